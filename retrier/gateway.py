@@ -10,9 +10,9 @@ from typing import assert_never
 from retrier.domain.archive_operation import (
     AT_ONCE,
     Act,
+    ActRefusal,
     ArchiveOperationState,
     ArchiveRequest,
-    Refusal,
 )
 from retrier.domain.breakers import BreakerKey, BreakerState, why_closed, why_waiting
 from retrier.domain.comments import CommentRefusal, read_comment
@@ -113,7 +113,7 @@ class Archives:
 
     def declare_dead(
         self, unique_id: str, why: str, who: str, reason: str | None = None
-    ) -> Refusal | None:
+    ) -> ActRefusal | None:
         """Declare one message dead; return why it is left as it is, or None.
 
         `reason` is a built-in one, by which it is found until its retry fails. Raises
@@ -236,14 +236,14 @@ class Gateway:
             total=sum(each.total for each in made),
         )
 
-    def revive(self, request: RetryRequest, unique_id: str) -> CreatedOperation | Refusal:
+    def revive(self, request: RetryRequest, unique_id: str) -> CreatedOperation | ActRefusal:
         """Create the operation that retries one dead message; or return why it is not retried.
 
         Raises KeyReused.
         """
         with recording(self._emit):
             created = revive(self._db, request, unique_id)
-        if isinstance(created, Refusal):
+        if isinstance(created, ActRefusal):
             return created
         self._wake()
         self._emit_asked(created)

@@ -25,10 +25,10 @@ from retrier.api.selections import Line, PlanText, SelectionBody, named_plan, re
 from retrier.domain.archive_operation import (
     NOTHING_TO_DO,
     Act,
+    ActRefusal,
     ArchiveOperation,
     ArchiveOperationState,
     ArchiveRequest,
-    Refusal,
     parts_to_store,
 )
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
@@ -151,8 +151,8 @@ def act_on_one(context: RequestContext, act: Act, unique_id: str) -> Response:
     words = f"{act} of message {unique_id}"
     request = context.archive_request(act, Selection(ids=(unique_id,)), words)
     found = context.gateway.archives.ask(request).operation
-    for reason in map(Refusal, found.skipped_because):
-        if reason is Refusal.UNKNOWN:
+    for reason in map(ActRefusal, found.skipped_because):
+        if reason is ActRefusal.UNKNOWN:
             return problem(404, f"No failed message has the id {unique_id[:100]}.")
         if (act, reason) not in NOTHING_TO_DO:
             return problem(409, f"The message cannot be changed now: {reason}.")
@@ -359,7 +359,7 @@ def revive_message(failed_message_id: str, context: InContext) -> Response:
     words = f"revive of message {failed_message_id}"
     request = context.request(RetryType.SINGLE_MESSAGE, selection, words)
     created = context.gateway.revive(request, failed_message_id)
-    if isinstance(created, Refusal):
+    if isinstance(created, ActRefusal):
         return _refused(created, failed_message_id, "revived")
     return context.accepted(created)
 
@@ -379,7 +379,7 @@ def declare_message_dead(
     return answer(request, {"id": failed_message_id} if found is None else views.item(found))
 
 
-def _refused(refusal: Refusal, unique_id: str, done: str) -> Response:
-    if refusal is Refusal.UNKNOWN:
+def _refused(refusal: ActRefusal, unique_id: str, done: str) -> Response:
+    if refusal is ActRefusal.UNKNOWN:
         return problem(404, f"No failed message has the id {unique_id[:100]}.")
     return problem(409, f"The message cannot be {done}: {refusal}.", advice=_LATER)

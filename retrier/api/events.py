@@ -36,7 +36,7 @@ class Following:
     wanted: EventFilter
 
 
-class EventStream:
+class EventAnswer:
     """Writes events until the client leaves, the service stops or the database is lost."""
 
     def __init__(self, parts: ApiParts, asked: Following) -> None:
@@ -186,5 +186,5 @@ async def follow_events(
     parts: Parts, wanted: WantedEvents, after: Annotated[int | None, Depends(_after)]
 ) -> Response:
     """Tell what happens as it happens, as server-sent events; the answer does not end."""
-    stream = EventStream(parts, Following(after=after, wanted=wanted))
+    stream = EventAnswer(parts, Following(after=after, wanted=wanted))
     return LiveAnswer(parts.feed.joined, stream.write, HEADERS)

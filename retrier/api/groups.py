@@ -30,7 +30,7 @@ from retrier.store.groups import (
 )
 from retrier.store.message_lists import list_messages
 from retrier.store.operation_lists import History, read_history
-from retrier.store.waiting import why_groups_wait
+from retrier.store.wait_reasons import why_groups_wait
 
 
 def comments_of(db: Database, groups: Sequence[GroupCount]) -> Mapping[str, Json]:

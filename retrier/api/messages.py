@@ -21,7 +21,7 @@ from retrier.api.requests import (
     page_headers,
 )
 from retrier.domain.failed_message import FailureGroup
-from retrier.domain.waiting import tell_reasons
+from retrier.domain.wait_reasons import describe_reasons
 from retrier.store.attempts import ShownAttempt, list_attempts
 from retrier.store.engine.database import Database
 from retrier.store.groups import list_queues, summarise
@@ -37,7 +37,7 @@ from retrier.store.message_history import HistoryLine, find_history, put_into_wo
 from retrier.store.message_lists import ListedMessage, ShownClaim, list_messages
 from retrier.store.pending import PendingRetry
 from retrier.store.selections import find_ids
-from retrier.store.waiting import find_waits, why_listed_wait
+from retrier.store.wait_reasons import find_waits, why_listed_wait
 
 _NO_HOST = "00000000-0000-0000-0000-000000000000"
 
@@ -304,7 +304,7 @@ def get_error(request: Request, failed_message_id: str, parts: Parts) -> Respons
     if found is None:
         return _unknown(parts, failed_message_id)
     reasons = find_waits(parts.db, failed_message_id)
-    waits = present({"waits_because": tell_reasons(reasons)})
+    waits = present({"waits_because": describe_reasons(reasons)})
     return answer(request, details(found) | waits)
 
 

@@ -46,8 +46,8 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.schedule import Schedule
 from retrier.domain.selection import Selection, chosen_parts, describe
-from retrier.domain.waiting import estimate_end, why_it_waits
-from retrier.http.parts import Sight, warnings_of
+from retrier.domain.wait_reasons import estimate_end, why_it_waits
+from retrier.http.parts import MissingQueues, warnings_of
 from retrier.http.problems import WrongField
 from retrier.store.batches import BatchCount, BatchDetails, find_batch, list_batches
 from retrier.store.groups import find_title
@@ -58,8 +58,8 @@ from retrier.store.operation_lists import (
     list_operations,
 )
 from retrier.store.pending import time_before
-from retrier.store.previews import AGES, DEAD, OLDEST, By, Line, Preview, plan_of, preview
-from retrier.store.processor_work import Processor, ProcessorState, find_processor
+from retrier.store.previews import AGES, DEAD, OLDEST, By, Preview, PreviewLine, plan_of, preview
+from retrier.store.processor_work import LeaseState, ProcessorState, find_processor
 from retrier.store.selections import take_cut_off
 
 
@@ -74,7 +74,7 @@ def processor(found: ProcessorState, here: tuple[bool, str] | None) -> Json:
     return _holder(found.processor) | work | shown | {"operations": waiting}
 
 
-def _holder(found: Processor | None) -> Json:
+def _holder(found: LeaseState | None) -> Json:
     if found is None:
         return {"is_held": False}
     times = {n: time(getattr(found, n)) for n in ("acquired_at", "renewed_at", "expires_at")}
@@ -218,7 +218,7 @@ SHOWN_SKIPPED = 1000
 _AGES = [*(name for name, _ in AGES), OLDEST]
 
 
-def shown_preview(found: Preview, plan: str, destination: str | None, seen: Sight) -> Json:
+def shown_preview(found: Preview, plan: str, destination: str | None, seen: MissingQueues) -> Json:
     """Show what an operation would do: counts, samples, warnings, and the plan to name."""
     to = _asked(destination, found) if destination else found.lines(By.DESTINATION)
     reasons = islice(found.reasons.items(), SHOWN_SKIPPED)
@@ -246,12 +246,12 @@ def destinations(found: Preview, destination: str | None) -> Sequence[str]:
     return [destination] if destination else [each.key for each in found.lines(By.DESTINATION)]
 
 
-def _asked(destination: str, found: Preview) -> Sequence[Line]:
-    line = Line(key=destination, name=destination, count=found.left)
+def _asked(destination: str, found: Preview) -> Sequence[PreviewLine]:
+    line = PreviewLine(key=destination, name=destination, count=found.left)
     return [line] if found.left else []
 
 
-def _lines(lines: Sequence[Line], total: int) -> Json:
+def _lines(lines: Sequence[PreviewLine], total: int) -> Json:
     shown = [
         present(
             {
@@ -265,15 +265,15 @@ def _lines(lines: Sequence[Line], total: int) -> Json:
     return {"lines": shown, "others": total - sum(each.count for each in lines)}
 
 
-def _by_age(line: Line) -> int:
+def _by_age(line: PreviewLine) -> int:
     return _AGES.index(line.key)
 
 
-def _by_number(line: Line) -> int:
+def _by_number(line: PreviewLine) -> int:
     return int(line.key)
 
 
-def _warnings(found: Preview, destination: str | None, seen: Sight) -> Iterator[Json]:
+def _warnings(found: Preview, destination: str | None, seen: MissingQueues) -> Iterator[Json]:
     for queue in sorted(seen.missing):
         text = f"The queue {queue} does not exist: retries to it fail."
         yield {"kind": "queue_missing", "text": text}
@@ -407,7 +407,7 @@ _OVER = "Look at it with GET: what was sent is counted there. To retry the rest,
 _PAUSE = 'To stop automatic retries, pause it: PATCH {"paused": true}. It stays paused.'
 
 
-class Change(BaseModel):
+class OperationChange(BaseModel):
     """What PATCH takes: `paused`, `rate` (messages a second; null lifts it), or both."""
 
     model_config = ConfigDict(extra="forbid")
@@ -416,7 +416,7 @@ class Change(BaseModel):
     rate: Annotated[StrictInt | None, Field(ge=1, le=HIGHEST_RATE)] = None
 
     @model_validator(mode="after")
-    def _says_something(self) -> "Change":
+    def _says_something(self) -> "OperationChange":
         if self.paused is None and "rate" not in self.model_fields_set:
             raise ValueError("Name `paused` (true or false), `rate` (a number or null), or both.")
         return self
@@ -432,7 +432,7 @@ class Change(BaseModel):
 
 @steering_router.patch("/{operation_id}")
 def change_operation(
-    request: Request, operation_id: str, body: Change, parts: Parts, context: InContext
+    request: Request, operation_id: str, body: OperationChange, parts: Parts, context: InContext
 ) -> Response:
     """Pause an operation, let it go on, or change its rate."""
     came_to = context.gateway.steer(operation_id, tuple(body.orders), context.requested_by)

@@ -23,10 +23,10 @@ from retrier.policy.delays import (
     Fixed,
     Jitter,
     Linear,
-    Listed,
+    ListedDelays,
 )
 from retrier.policy.policy_set import Definition, InForce, PolicySet, Rule
-from retrier.policy.simulation import Sample, Verdict
+from retrier.policy.simulation import RuleDecision, Sample
 from retrier.store.policies import JudgingProcess, SimulatedBefore, list_judging_processes
 from retrier.store.processes import list_processes
 
@@ -105,7 +105,7 @@ def _backoff(backoff: Backoff) -> Json:
             return kind | ({} if cap == LONGEST else {"cap": show_duration(cap)})
         case Fixed(first=first):
             return {"kind": "fixed", "first": show_duration(first)}
-        case Listed(delays=delays):
+        case ListedDelays(delays=delays):
             return {"kind": "list", "delays": [show_duration(each) for each in delays]}
         case _ as never:
             assert_never(never)
@@ -142,7 +142,7 @@ def simulated(result: SimulatedBefore, policies: PolicySet) -> Json:
     return present(shown) | {"counts": counts, "samples": [_sample(each) for each in found.samples]}
 
 
-def _verdict(verdict: Verdict) -> Json:
+def _verdict(verdict: RuleDecision) -> Json:
     return present({"rule": verdict.rule, "decision": verdict.decision})
 
 

@@ -38,7 +38,7 @@ def recovering(shown: Recovering | None) -> Json:
 router = APIRouter(prefix="/api/recovery", tags=["recovery"])
 
 
-class Begun(BaseModel):
+class RecoveryStart(BaseModel):
     """What beginning takes: the time of the backup that was restored."""
 
     model_config = ConfigDict(extra="forbid")
@@ -46,7 +46,7 @@ class Begun(BaseModel):
     since: Moment
 
 
-class Chosen(BaseModel):
+class ResendRequest(BaseModel):
     """What is sent again: of a queue, or all; other members are refused, as they would mean all."""
 
     model_config = ConfigDict(extra="forbid")
@@ -54,7 +54,7 @@ class Chosen(BaseModel):
     queue: Annotated[str | None, Field(min_length=1)] = None
 
 
-class PlannedChosen(Chosen):
+class PlannedResendRequest(ResendRequest):
     """The same, or only what the preview counted of it."""
 
     plan: PlanText | None = None
@@ -67,7 +67,7 @@ def show_recovery(request: Request, parts: Parts) -> Response:
 
 
 @router.post("", name="begin_recovery")
-def begin_recovery(body: Begun, parts: Parts, context: InContext) -> Response:
+def begin_recovery(body: RecoveryStart, parts: Parts, context: InContext) -> Response:
     """Hold presumption from now on, and show what was on its way."""
     begun = context.gateway.begin_recovery(body.since, context.requested_by)
     if isinstance(begun, RecoveryRefusal):
@@ -83,7 +83,7 @@ def end_recovery(context: InContext) -> Response:
 
 
 @router.post("/retry", status_code=202, name="retry_recovered")
-def retry_recovered(body: PlannedChosen, parts: Parts, context: InContext) -> Response:
+def retry_recovered(body: PlannedResendRequest, parts: Parts, context: InContext) -> Response:
     """Send again what was sent around the backup and has no outcome."""
     found, plan = _under_way(parts), named_plan(body.plan)
     chosen = recovered_retries(found, body.queue)
@@ -97,7 +97,7 @@ def retry_recovered(body: PlannedChosen, parts: Parts, context: InContext) -> Re
 
 
 @router.post("/retry/preview", status_code=200, name="preview_retry_recovered")
-def preview_retry_recovered(body: Chosen, parts: Parts) -> Response:
+def preview_retry_recovered(body: ResendRequest, parts: Parts) -> Response:
     """Count what the same request would send again."""
     return told(_look(parts, _under_way(parts), body.queue))
 

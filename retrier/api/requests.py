@@ -38,8 +38,8 @@ from retrier.domain.times import (
 )
 from retrier.gateway import AskedAgain, Gateway
 from retrier.http.filters import FilterQuery, read_filter
+from retrier.http.parts import LONGEST_KEY, asked_by
 from retrier.http.problems import WrongField
-from retrier.http.requester import LONGEST_KEY, asked_by
 from retrier.store.message_lists import Key, Order, Page, PageRequest, Place, Sort
 from retrier.store.operation_requests import CreatedOperation
 

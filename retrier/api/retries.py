@@ -111,7 +111,7 @@ def get_pending(
     return answer(request, items, page_headers(request, page, found.total))
 
 
-class Those(BaseModel):
+class PendingFilter(BaseModel):
     """Pending retries of a queue and of an age; an empty object means all of them.
 
     Other members are refused: a misspelled one would mean everything.
@@ -141,7 +141,7 @@ class Those(BaseModel):
         return f"pending retries{of_queue}{age}"
 
 
-class PlannedThose(Those):
+class PlannedPendingFilter(PendingFilter):
     """The same, or only what the preview counted of them."""
 
     plan: PlanText | None = None
@@ -161,24 +161,24 @@ _NOW = timedelta(0)
 
 
 @pending.post("/retry/all/preview", status_code=200, name="preview_retry_all_pending")
-def preview_retry_all_pending(body: Those, parts: Parts) -> Response:
+def preview_retry_all_pending(body: PendingFilter, parts: Parts) -> Response:
     """Count which pending retries the same request would retry again."""
     return told(_look_at_pending(body, parts, Act.RELEASE))
 
 
 @pending.post("/resolve/all/preview", status_code=200, name="preview_resolve_all_pending")
-def preview_resolve_all_pending(body: Those, parts: Parts) -> Response:
+def preview_resolve_all_pending(body: PendingFilter, parts: Parts) -> Response:
     """Count which pending retries the same request would resolve."""
     return told(_look_at_pending(body, parts, Act.RESOLVE))
 
 
-def _look_at_pending(body: Those, parts: ApiParts, act: Act) -> Json:
+def _look_at_pending(body: PendingFilter, parts: ApiParts, act: Act) -> Json:
     at = time_before(parts.db, _NOW)
     return archive_preview(plan_act(parts.db, act, body.select(at), at, body.age))
 
 
 @pending.post("/retry/all", status_code=202, name="retry_all_pending")
-def retry_all_pending(body: PlannedThose, parts: Parts, context: InContext) -> Response:
+def retry_all_pending(body: PlannedPendingFilter, parts: Parts, context: InContext) -> Response:
     """Retry all pending retries again, or those of a queue or an age."""
     chosen = body.planned(parts, Act.RELEASE)
     if isinstance(chosen, Response):
@@ -187,7 +187,7 @@ def retry_all_pending(body: PlannedThose, parts: Parts, context: InContext) -> R
 
 
 @pending.patch("/resolve/all", status_code=202, name="resolve_all_pending")
-def resolve_all_pending(body: PlannedThose, parts: Parts, context: InContext) -> Response:
+def resolve_all_pending(body: PlannedPendingFilter, parts: Parts, context: InContext) -> Response:
     """Resolve all pending retries by hand, or those of a queue or an age."""
     chosen = body.planned(parts, Act.RESOLVE)
     if isinstance(chosen, Response):
@@ -195,7 +195,7 @@ def resolve_all_pending(body: PlannedThose, parts: Parts, context: InContext) ->
     return act_on(context, Act.RESOLVE, chosen, f"the {body.words}")
 
 
-class Between(BaseModel):
+class TimeRange(BaseModel):
     """The time of the messages' last change: two ISO 8601 times, both included.
 
     Other members are refused: a condition that nobody reads would mean the messages of all queues.
@@ -213,7 +213,7 @@ class Between(BaseModel):
         return pending_retries(queue, modified=(self.first, self.last))
 
 
-class OfQueue(Between):
+class QueueTimeRange(TimeRange):
     """The same, for one queue."""
 
     queueaddress: str = ""
@@ -225,7 +225,7 @@ class OfQueue(Between):
         return self.of_time(self.queueaddress)
 
 
-class Named(Between):
+class IdsOrTimeRange(TimeRange):
     """Ids; or a range of times if there are no ids."""
 
     uniquemessageids: Annotated[list[Any] | None, Field(max_length=MOST_IDS)] = None
@@ -242,7 +242,7 @@ def retry_pending_messages(ids: NamedIds, context: InContext) -> Response:
 
 
 @pending.post("/queues/retry", status_code=202, name="retry_queue")
-def retry_pending_of_queue(body: OfQueue, context: InContext) -> Response:
+def retry_pending_of_queue(body: QueueTimeRange, context: InContext) -> Response:
     """Retry the pending retries of a queue again."""
     selection = body.of_queue()
     words = f"retry of the pending retries of queue {body.queueaddress}"
@@ -250,7 +250,7 @@ def retry_pending_of_queue(body: OfQueue, context: InContext) -> Response:
 
 
 @pending.patch("/resolve", status_code=202)
-def resolve_messages(body: Named, context: InContext) -> Response:
+def resolve_messages(body: IdsOrTimeRange, context: InContext) -> Response:
     """Resolve the messages with these ids, or the pending retries of this time."""
     if body.uniquemessageids is not None:
         return act_on_ids(context, Act.RESOLVE, checked(body.uniquemessageids))
@@ -260,7 +260,7 @@ def resolve_messages(body: Named, context: InContext) -> Response:
 
 
 @pending.patch("/queues/resolve", status_code=202)
-def resolve_queue(body: OfQueue, context: InContext) -> Response:
+def resolve_queue(body: QueueTimeRange, context: InContext) -> Response:
     """Resolve the pending retries of a queue."""
     words = f"the pending retries of queue {body.queueaddress}"
     return act_on(context, Act.RESOLVE, body.of_queue(), words)

@@ -21,8 +21,8 @@ from retrier.ingestion.ingestor import (
     Missing,
     Unusable,
     Usable,
+    describe_delivery_limit,
     inspect,
-    tell_delivery_limit,
 )
 from retrier.policy.policy_set import PolicySet
 from retrier.private_files import find_open_to_others
@@ -81,9 +81,9 @@ def check_broker(settings: Settings) -> list[CheckResult]:
     try:
         queues = transport.queues()
     except BrokerUnavailable as error:
-        return [_word_broker(error, _say_needed(settings))]
+        return [_word_broker(error, _describe_needed(settings))]
     try:
-        needed = _say_needed(settings)
+        needed = _describe_needed(settings)
         text = "; ".join([f"ok, {transport.place}", *needed, *_find_lost_nodes(settings)])
         return [
             CheckResult(name="broker", ok=True, text=text),
@@ -94,7 +94,7 @@ def check_broker(settings: Settings) -> list[CheckResult]:
             _check_staging(settings, transport),
         ]
     except BrokerUnavailable as error:
-        return [_word_broker(error, _say_needed(settings))]
+        return [_word_broker(error, _describe_needed(settings))]
     finally:
         queues.close()
 
@@ -106,7 +106,7 @@ def _word_broker(error: BrokerUnavailable, needed: Sequence[str]) -> CheckResult
     return CheckResult(name="broker", ok=False, text=text, out_of_reach=out_of_reach)
 
 
-def _say_needed(settings: Settings) -> list[str]:
+def _describe_needed(settings: Settings) -> list[str]:
     """Say how many connections a process with all roles may open, each with a channel."""
     if settings.broker.is_embedded:
         return []
@@ -150,7 +150,7 @@ def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
     yield f"ok, {_count_ready(usable.look.ready)}"
     limit = queues.delivery_limit(queue)
     if limit is not None:
-        yield tell_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
+        yield describe_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
     if usable.doubt is not None:
         yield usable.doubt
     if usable.unseen:

@@ -26,7 +26,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 from retrier.clock import Clock
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition, FailedImport, Noteworthy, OwnCopy
-from retrier.domain.receipt import Recorded
+from retrier.domain.recording import Recorded
 from retrier.domain.retry_batch import Ejected
 from retrier.errors import (
     BrokerUnavailable,
@@ -344,7 +344,7 @@ LINES: Mapping[str, Wording] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """One line to be written; of `error` the place where it was raised is shown, too."""
 
     name: str
@@ -352,15 +352,15 @@ class Line:
     error: Exception | None = None
 
 
-def make_line(name: str, /, error: Exception | None = None, **fields: object) -> Line:
+def make_line(name: str, /, error: Exception | None = None, **fields: object) -> LogLine:
     """Return the line of this name; an error adds its type. Raises KeyError if not in LINES."""
     if name not in LINES:
         raise KeyError(name)
     named = {} if error is None else {"error": type(error).__name__}
-    return Line(name, {**named, **fields}, error)
+    return LogLine(name, {**named, **fields}, error)
 
 
-def put_into_words(line: Line) -> str:
+def put_into_words(line: LogLine) -> str:
     """Return the sentence of a line; `?` stands for a field that is not given."""
     shown = {name: show(value) for name, value in line.fields.items()}
     return LINES[line.name].sentence.format_map(_Shown(shown))
@@ -393,24 +393,24 @@ class Paced(ABC, Generic[Key, Counted]):
     A flood must not fill the log as well. A key is forgotten after a minute without news.
     """
 
-    def __init__(self, write: Callable[[Line], None], clock: Clock) -> None:
+    def __init__(self, write: Callable[[LogLine], None], clock: Clock) -> None:
         self._write = write
         self._clock = clock
         self._lock = Lock()
         self._logged_at: dict[Key, float] = {}
         self._news: dict[Key, Counted] = {}
 
-    def tell_due(self) -> None:
+    def write_due(self) -> None:
         """Log the keys that were not logged for a minute."""
         now = self._clock.monotonic()
         self._log_those(lambda logged_at: logged_at is None or now - logged_at >= _EVERY)
 
-    def tell_all(self) -> None:
+    def write_all(self) -> None:
         """Log all counts, due or not: this process will count no more."""
         self._log_those(lambda _logged_at: True)
 
     @abstractmethod
-    def _describe(self, key: Key, counted: Counted) -> Line:
+    def _describe(self, key: Key, counted: Counted) -> LogLine:
         """Put what is new of a key into a line."""
 
     def _count(self, news: Iterable[tuple[Key, Counted]]) -> None:
@@ -428,7 +428,7 @@ class Paced(ABC, Generic[Key, Counted]):
         for line in lines:
             self._write(line)
 
-    def _end(self, key: Key) -> Iterator[Line]:
+    def _end(self, key: Key) -> Iterator[LogLine]:
         """Yield the line of a key and restart its count; forget it if nothing is new."""
         self._logged_at.pop(key, None)
         if key in self._news:
@@ -451,7 +451,7 @@ class Decisions(Paced[DecidedBy, Counter[str]]):
             ((each.disposition, each.policy or "none"), Counter(each.reasons)) for each in told
         )
 
-    def _describe(self, key: DecidedBy, counted: Counter[str]) -> Line:
+    def _describe(self, key: DecidedBy, counted: Counter[str]) -> LogLine:
         disposition, policy = key
         reasons = ", ".join(f"{reason} {count}" for reason, count in counted.most_common())
         count = counted.total()
@@ -492,7 +492,7 @@ _NOT_GIVEN_BACK = (
 )
 
 
-def describe(event: Event) -> Iterator[Line]:
+def describe(event: Event) -> Iterator[LogLine]:
     """Yield the lines of an event; none if it is of no use to an operator."""
     match event:
         case BatchStored(queue=queue, noteworthy=noteworthy):
@@ -516,7 +516,7 @@ def describe(event: Event) -> Iterator[Line]:
                 yield _describe_plainly(event)
 
 
-def describe_error(error: Exception) -> Line:
+def describe_error(error: Exception) -> LogLine:
     """Return the line of an error that ended a turn of the processor."""
     reason = str(error)
     match error:
@@ -538,14 +538,14 @@ def _line_name(event: Event) -> str:
     return OTHER_NAMES.get(type(event), event.name)
 
 
-def _describe_plainly(event: Event, **more: object) -> Line:
+def _describe_plainly(event: Event, **more: object) -> LogLine:
     names = [each.name for each in fields(event)]
     given = {name: getattr(event, name) for name in names if name != "error"}
     shown = {name: value for name, value in given.items() if isinstance(value, _PLAIN)}
     return make_line(_line_name(event), error=getattr(event, "error", None), **shown, **more)
 
 
-def _describe_ejected(staged: BatchStaged) -> Iterator[Line]:
+def _describe_ejected(staged: BatchStaged) -> Iterator[LogLine]:
     """Yield one line for each reason, with one message as an example."""
     counts = Counter(item.reason for item in staged.ejected)
     examples = {item.reason: item for item in reversed(staged.ejected)}
@@ -560,7 +560,7 @@ def _describe_ejected(staged: BatchStaged) -> Iterator[Line]:
         )
 
 
-def _describe_noteworthy(queue: str, noteworthy: Sequence[Noteworthy]) -> Iterator[Line]:
+def _describe_noteworthy(queue: str, noteworthy: Sequence[Noteworthy]) -> Iterator[LogLine]:
     """Yield one line for each reason: many messages must not make many lines."""
     reasons = Counter(each.reason for each in noteworthy if isinstance(each, FailedImport))
     for reason, count in sorted(reasons.items()):
@@ -593,7 +593,7 @@ class Reverts(Paced[str, _Reverted]):
         """Count the messages of one window that are recorded as reverted."""
         self._count((item.destination, _Reverted(window, item)) for item in window.result.reverted)
 
-    def _describe(self, key: str, counted: _Reverted) -> Line:
+    def _describe(self, key: str, counted: _Reverted) -> LogLine:
         return make_line(
             "message.reverted",
             destination=key,
@@ -615,7 +615,7 @@ class LineWriter:
             wrapper_class=structlog.make_filtering_bound_logger(level),
         )
 
-    def write(self, line: Line) -> None:
+    def write(self, line: LogLine) -> None:
         """Write one line."""
         error = {} if line.error is None else {"exc_info": line.error}
         bound = self._logger.bind(**line.fields, **error, _name=line.name)
@@ -627,7 +627,7 @@ class LineWriter:
 class Log:
     """A subscriber to all events that writes those of use to an operator."""
 
-    def __init__(self, write: Callable[[Line], None], clock: Clock) -> None:
+    def __init__(self, write: Callable[[LogLine], None], clock: Clock) -> None:
         self._write = write
         self._reverts = Reverts(write, clock)
         self._decisions = Decisions(write, clock)
@@ -641,12 +641,12 @@ class Log:
             case WindowRecorded():
                 self._reverts.add(event)
             case LeaseReleased() | ServiceStopped():
-                self._reverts.tell_all()
-                self._decisions.tell_all()
+                self._reverts.write_all()
+                self._decisions.write_all()
             case _:
                 pass
-        self._reverts.tell_due()
-        self._decisions.tell_due()
+        self._reverts.write_due()
+        self._decisions.write_due()
 
 
 def adopt_standard_logging(

@@ -13,7 +13,7 @@ from retrier.app.readiness import Readiness
 from retrier.domain.breakers import BreakerState
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.domain.receipt import Recorded
+from retrier.domain.recording import Recorded
 from retrier.domain.retention import Old
 from retrier.domain.retry_batch import Ejected, RetryBatchStatus, RevertCause
 from retrier.domain.retry_operation import RetryOperationState

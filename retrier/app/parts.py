@@ -32,7 +32,7 @@ from retrier.processor.broker import AttendedTransport, Broker, Progress
 from retrier.processor.lease import HolderContext, Lease
 from retrier.processor.outgoing import OutgoingSender
 from retrier.processor.processor import Processor
-from retrier.processor.retention import Retention
+from retrier.processor.retention import RetentionJob
 from retrier.processor.stage_context import BreakerWatch, RetryParameters, StageContext
 from retrier.processor.staging_queue import get_probe_ready
 from retrier.settings import Api, ErrorQueue, Settings
@@ -42,7 +42,7 @@ from retrier.store.recording import record_received
 from retrier.store.upkeep import probe_write
 from retrier.transport import transports
 from retrier.transport.seam import Transport
-from retrier.transport.sender import Sender
+from retrier.transport.sender import BrokerSender
 from retrier.transport.transports import Tls, TransportOptions
 
 _SCRAPE = CacheTimes(
@@ -137,7 +137,7 @@ def make_gateway(parts: Parts) -> Gateway:
         emit=parts.emit,
         own_queues=own_queues,
         read=partial(read_import, codec=parts.transport.codec, mappings=mappings),
-        sender=Sender(parts.transport, parts.clock),
+        sender=BrokerSender(parts.transport, parts.clock),
         instance=parts.counted_as,
         forward_to=parts.settings.ingestion.forward_to,
         judge=parts.judge,
@@ -217,9 +217,9 @@ def make_lease(parts: Parts) -> Lease:
     return Lease(parts.db, holder, duration, parts.clock, is_dead, parts.emit)
 
 
-def make_retention(parts: Parts, lease: Lease, second_look: SecondLook) -> Retention:
+def make_retention(parts: Parts, lease: Lease, second_look: SecondLook) -> RetentionJob:
     """Return what deletes for its age, while this process holds the lease."""
-    return Retention(
+    return RetentionJob(
         context=_context(parts, lease, parts.db),
         ages=find_ages(parts.settings.retention.times),
         instance=parts.counted_as,

@@ -6,7 +6,7 @@ from threading import BoundedSemaphore, Lock, Thread
 
 from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable, QueueSilent
-from retrier.http.parts import Sight
+from retrier.http.parts import MissingQueues
 from retrier.transport.seam import Transport
 
 MOST_QUEUES = 20
@@ -46,9 +46,9 @@ class _Findings:
         with self._lock:
             self._why_not = why_not
 
-    def read(self) -> Sight:
+    def read(self) -> MissingQueues:
         with self._lock:
-            return Sight(
+            return MissingQueues(
                 missing=frozenset(self._missing),
                 unsure=dict(self._unsure),
                 why_not=self._why_not,
@@ -64,12 +64,12 @@ class QueueLooks:
         self._seconds = seconds
         self._free = BoundedSemaphore(AT_ONCE)
 
-    def look_at(self, queues: Sequence[str]) -> Sight:
+    def look_at(self, queues: Sequence[str]) -> MissingQueues:
         """Say which of the first 20 queues are missing; never raises, takes a second at most."""
         if not queues:
-            return Sight()
+            return MissingQueues()
         if not self._free.acquire(blocking=False):
-            return Sight(why_not=_BUSY)
+            return MissingQueues(why_not=_BUSY)
         found = _Findings()
         # A daemon: a broker that hangs must not hold up the end of the process.
         thread = Thread(target=self._run, args=(queues[:MOST_QUEUES], found), daemon=True)
@@ -122,7 +122,7 @@ class WholeNames:
     A broker that has not answered is not asked about other names either, for a while.
     """
 
-    def __init__(self, look_at: Callable[[Sequence[str]], Sight], clock: Clock) -> None:
+    def __init__(self, look_at: Callable[[Sequence[str]], MissingQueues], clock: Clock) -> None:
         self._look_at = look_at
         self._clock = clock
         self._lock = Lock()

@@ -39,7 +39,7 @@ from retrier.store.upkeep import (
     sweep_events,
     sweep_staging_ids,
 )
-from retrier.store.waiting import count_waits_anew, is_any_wait_of_later
+from retrier.store.wait_reasons import count_waits_anew, is_any_wait_of_later
 from retrier.web.counts import Counts
 
 _PACE = 0.2

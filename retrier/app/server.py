@@ -196,7 +196,7 @@ class Listening:
                 listen_for_requests(self._parts.db, self._parts.stop, listener)
             except Unheard as error:
                 pause = _PAUSE_UNHEARD
-                self._say_unheard(error)
+                self._log_unheard(error)
             except DatabaseUnavailable:
                 # Not reported: the parts that need the database do so.
                 pass
@@ -214,7 +214,7 @@ class Listening:
             self._parts.emit(RequestsHeard())
         self._is_said = False
 
-    def _say_unheard(self, error: Unheard) -> None:
+    def _log_unheard(self, error: Unheard) -> None:
         if not self._is_said:
             self._parts.emit(RequestsUnheard(reason=str(error)))
         self._is_said = True

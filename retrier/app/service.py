@@ -60,7 +60,7 @@ from retrier.events.service import (
     ServiceStopping,
     TracingUnavailable,
 )
-from retrier.ingestion.ingestor import Ingestor, tell_delivery_limit
+from retrier.ingestion.ingestor import Ingestor, describe_delivery_limit
 from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease
 from retrier.settings import Role, Settings, find_used_knobs, is_database_named
@@ -147,7 +147,7 @@ class Startup:
                 declared = wanted and queues.declare_error_queue(queue)
                 limit = None if declared else queues.delivery_limit(queue)
                 if limit is not None:
-                    why = tell_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
+                    why = describe_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
                     found = DeliveryLimitFound(queue=queue, limit=limit.most, reason=why)
                     self.parts.emit(found)
             self.parts.metrics.queues.reached({})
@@ -292,7 +292,7 @@ class Service:
         roles = ", ".join(sorted(self._roles))
         instance = self._parts.settings.instance
         self._parts.emit(ServiceStarting(version=__version__, instance=instance, roles=roles))
-        self._say_where()
+        self._log_addresses()
         if self._server is not None:
             self._server.start()
             host, port = self._server.address
@@ -318,7 +318,7 @@ class Service:
         main = threading.main_thread()
         return any(each is not main and each.is_alive() for each in threading.enumerate())
 
-    def _say_where(self) -> None:
+    def _log_addresses(self) -> None:
         """Report where the data is, as whole paths: the defaults are relative."""
         broker, db = self._parts.transport.place, self._parts.db
         self._parts.emit(PlacesKnown(broker=broker, database=db.place))

@@ -6,20 +6,20 @@ from shlex import quote
 
 from retrier.cli.api_client import Json
 from retrier.cli.printer import Printer, short_id
-from retrier.domain.failed_imports import Kind, kind_of
+from retrier.domain.failed_imports import ImportKind, kind_of
 
 _SEND = "send it where it belongs: `retrier imports send {id} --to QUEUE`"
 _DELETE = "delete it: `retrier imports delete {id}`"
 _ADVICE = {
-    Kind.NAMELESS: (
+    ImportKind.NAMELESS: (
         f"It does not say where it failed: {_SEND}; or say it, and it is a failed message: `retrier "
         f"imports retry {{id}} --destination QUEUE`; or {_DELETE}."
     ),
-    Kind.CONFIRMATION: (
+    ImportKind.CONFIRMATION: (
         f"A confirmation that confirms nothing: if its body is empty, nothing is lost with it, "
         f"{_DELETE}."
     ),
-    Kind.CLOSED: f"It could not be stored as a failed message: {_SEND}; or {_DELETE}.",
+    ImportKind.CLOSED: f"It could not be stored as a failed message: {_SEND}; or {_DELETE}.",
 }
 _IN_DOUBT = (
     "In doubt: look whether it arrived. If it did, delete it: `retrier imports delete {id}`. If it "

@@ -8,9 +8,9 @@ import typer
 
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import (
+    CalledService,
     ExitCode,
     Pages,
-    Service,
     Tools,
     command,
     find_archive_id,
@@ -132,7 +132,7 @@ class ActOptions(Asking):
 )
 @command
 def archive(
-    ctx: typer.Context, chosen: SelectionOptions, options: ActOptions, service: Service
+    ctx: typer.Context, chosen: SelectionOptions, options: ActOptions, service: CalledService
 ) -> None:
     """Put failed messages aside.
 
@@ -153,7 +153,7 @@ def archive(
 )
 @command
 def unarchive(
-    ctx: typer.Context, chosen: SelectionOptions, options: ActOptions, service: Service
+    ctx: typer.Context, chosen: SelectionOptions, options: ActOptions, service: CalledService
 ) -> None:
     """Take archived messages back: they are unresolved again.
 
@@ -172,7 +172,7 @@ def unarchive(
 )
 @command
 def resolve(
-    ctx: typer.Context, chosen: SelectionOptions, options: ActOptions, service: Service
+    ctx: typer.Context, chosen: SelectionOptions, options: ActOptions, service: CalledService
 ) -> None:
     """Say that failed messages are dealt with.
 
@@ -183,7 +183,11 @@ def resolve(
 
 
 def _act(
-    ctx: typer.Context, act: str, chosen: SelectionOptions, options: ActOptions, service: Service
+    ctx: typer.Context,
+    act: str,
+    chosen: SelectionOptions,
+    options: ActOptions,
+    service: CalledService,
 ) -> None:
     chosen.check()
     headers, tools, printer = options.headers(), tools_of(ctx), service.printer(ctx)
@@ -221,7 +225,7 @@ def _print_done(
 
 @app.command("list", epilog="Example: retrier archive-operations list --limit 10")
 @command
-def list_archive_operations(ctx: typer.Context, pages: Pages, service: Service) -> None:
+def list_archive_operations(ctx: typer.Context, pages: Pages, service: CalledService) -> None:
     """List archive operations, the newest first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -237,7 +241,7 @@ def list_archive_operations(ctx: typer.Context, pages: Pages, service: Service) 
 @app.command(epilog="Example: retrier archive-operations show 8d07c3aa --watch")
 @command
 def show(
-    ctx: typer.Context, operation_id: OperationId, service: Service, *, watch: Watch = False
+    ctx: typer.Context, operation_id: OperationId, service: CalledService, *, watch: Watch = False
 ) -> None:
     """Show one operation.
 
@@ -256,7 +260,7 @@ def undo(
     ctx: typer.Context,
     operation_id: OperationId,
     asking: Asking,
-    service: Service,
+    service: CalledService,
     *,
     why: Why = None,
     watch: Watch = False,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import Pages, Service, User, command, make_app, name_user
+from retrier.cli.command import CalledService, Pages, User, command, make_app, name_user
 from retrier.cli.printer import Column, Printer, minute
 from retrier.cli.selection import duration
 
@@ -33,7 +33,7 @@ Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for
 
 @app.command("list", epilog="Example: retrier breakers list")
 @command
-def list_breakers(ctx: typer.Context, pages: Pages, service: Service) -> None:
+def list_breakers(ctx: typer.Context, pages: Pages, service: CalledService) -> None:
     """List the breakers, those that are not closed first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -51,7 +51,7 @@ def list_breakers(ctx: typer.Context, pages: Pages, service: Service) -> None:
 def open_breaker(
     ctx: typer.Context,
     key: Key,
-    service: Service,
+    service: CalledService,
     time: Time = "1h",
     why: Why = "",
     user: User = "",
@@ -66,7 +66,12 @@ def open_breaker(
 @app.command("close", epilog="Example: retrier breakers close orders")
 @command
 def close_breaker(
-    ctx: typer.Context, key: Key, service: Service, time: Time = "", why: Why = "", user: User = ""
+    ctx: typer.Context,
+    key: Key,
+    service: CalledService,
+    time: Time = "",
+    why: Why = "",
+    user: User = "",
 ) -> None:
     """Let retries to a queue go again.
 
@@ -81,7 +86,7 @@ def _reason(why: str) -> Mapping[str, str]:
 
 
 def _set(
-    ctx: typer.Context, service: Service, act: tuple[str, str], content: Json, user: str
+    ctx: typer.Context, service: CalledService, act: tuple[str, str], content: Json, user: str
 ) -> None:
     key, word = act
     if not key.strip():

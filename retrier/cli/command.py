@@ -470,7 +470,7 @@ def load_for_policies(ctx: typer.Context, config: Path | None) -> Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class CalledService:
     """Which service a command calls, and how the answer is printed."""
 
     url: Annotated[

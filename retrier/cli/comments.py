@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import Service, User, command, find_group_id, make_app, name_user
+from retrier.cli.command import CalledService, User, command, find_group_id, make_app, name_user
 from retrier.cli.printer import short_id
 
 app = make_app("Comment on failure groups.")
@@ -29,7 +29,7 @@ Delete = Annotated[bool, typer.Option("--delete", help="Take the comment away.")
 def comment(
     ctx: typer.Context,
     group: Group,
-    service: Service,
+    service: CalledService,
     text: Text = None,
     *,
     delete: Delete = False,

@@ -12,9 +12,9 @@ import typer
 from retrier.cli.advice import advise_on_missing_queue, note_settled
 from retrier.cli.api_client import ApiClient, Json, Listing
 from retrier.cli.command import (
+    CalledService,
     Output,
     Pages,
-    Service,
     command,
     find_message_id,
     find_one_message,
@@ -25,7 +25,7 @@ from retrier.cli.command import (
     write_bytes,
 )
 from retrier.cli.printer import Column, Printer, counted, minute, moment, one_line, short_id
-from retrier.cli.selection import Parts
+from retrier.cli.selection import Conditions
 from retrier.domain.classifiers import NO_REASON
 from retrier.domain.decision import AGAIN
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
@@ -312,7 +312,7 @@ class Status(StrEnum):
     DEAD = "dead"
 
 
-class Sort(StrEnum):
+class SortKey(StrEnum):
     """The keys by which a list can be sorted."""
 
     ID = "id"
@@ -325,7 +325,7 @@ class Sort(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters(Parts):
+class MessageFilters(Conditions):
     """Which messages are listed: those that match all options given."""
 
     status: Annotated[
@@ -358,18 +358,18 @@ class Filters(Parts):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class ListOrder:
     """How the list is sorted, and whether only ids are printed."""
 
     sort: Annotated[
-        Sort,
+        SortKey,
         typer.Option(
             "--sort",
-            parser=one_of(Sort),
+            parser=one_of(SortKey),
             metavar="KEY",
-            help=f"What it is sorted by: {', '.join(Sort)}.",
+            help=f"What it is sorted by: {', '.join(SortKey)}.",
         ),
-    ] = Sort.TIME_OF_FAILURE
+    ] = SortKey.TIME_OF_FAILURE
     ascending: Annotated[
         bool, typer.Option("--ascending", help="The smallest or oldest first.")
     ] = False
@@ -400,7 +400,11 @@ MessageId = Annotated[
 )
 @command
 def list_errors(
-    ctx: typer.Context, wanted: Filters, order: Order, pages: Pages, service: Service
+    ctx: typer.Context,
+    wanted: MessageFilters,
+    order: ListOrder,
+    pages: Pages,
+    service: CalledService,
 ) -> None:
     """List failed messages, the newest failure first."""
     printer = service.printer(ctx)
@@ -435,7 +439,7 @@ def _show_list(printer: Printer, found: Listing, conditions: Mapping[str, str]) 
     """
 )
 @command
-def show(ctx: typer.Context, message_id: MessageId, service: Service) -> None:
+def show(ctx: typer.Context, message_id: MessageId, service: CalledService) -> None:
     """Show one failed message.
 
     Where, when and why it failed, its headers, attempts and groups, and the retry under way.
@@ -461,7 +465,7 @@ def _show_with_advice(printer: Printer, found: Json) -> None:
 )
 @command
 def body(
-    ctx: typer.Context, message_id: MessageId, service: Service, output: Output = None
+    ctx: typer.Context, message_id: MessageId, service: CalledService, output: Output = None
 ) -> None:
     """Print the body of a failed message, byte for byte.
 
@@ -490,7 +494,7 @@ def body(
     """
 )
 @command
-def hosts(ctx: typer.Context, service: Service) -> None:
+def hosts(ctx: typer.Context, service: CalledService) -> None:
     """Count unresolved messages by their host."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:

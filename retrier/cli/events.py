@@ -10,9 +10,9 @@ import typer
 
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import (
+    CalledService,
     ExitCode,
     Pages,
-    Service,
     Tools,
     command,
     find_message_id,
@@ -183,7 +183,7 @@ def events(
     ctx: typer.Context,
     wanted: WantedEvents,
     pages: Pages,
-    service: Service,
+    service: CalledService,
     *,
     follow: Follow = False,
 ) -> None:
@@ -229,7 +229,7 @@ def history(
     ctx: typer.Context,
     message_id: MessageId,
     pages: Pages,
-    service: Service,
+    service: CalledService,
     *,
     attempts: Annotated[bool, typer.Option("--attempts", help="Its failures only.")] = False,
 ) -> None:

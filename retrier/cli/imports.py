@@ -14,11 +14,11 @@ from retrier.cli.advice import advise_on_imports, advise_on_kept
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import (
     NOBODY_ANSWERS,
+    CalledService,
     ExitCode,
     Headers,
     Output,
     Pages,
-    Service,
     User,
     command,
     find_import_id,
@@ -337,7 +337,7 @@ ImportIds = Annotated[
 def list_imports(
     ctx: typer.Context,
     pages: Pages,
-    service: Service,
+    service: CalledService,
     queue: Queue = None,
     *,
     ascending: Annotated[bool, typer.Option("--ascending", help="The oldest first.")] = False,
@@ -371,7 +371,9 @@ def list_imports(
     """
 )
 @command
-def show(ctx: typer.Context, import_id: ImportId, service: Service, output: Output = None) -> None:
+def show(
+    ctx: typer.Context, import_id: ImportId, service: CalledService, output: Output = None
+) -> None:
     """Show one failed import.
 
     Why it could not be read, its headers as far as they can be, and its bytes. With --output its body is written to a file, byte for byte.
@@ -403,7 +405,7 @@ def _show_with_advice(printer: Printer, found: Json) -> None:
     """
 )
 @command
-def retry(ctx: typer.Context, which: Which, service: Service, user: User = "") -> None:
+def retry(ctx: typer.Context, which: Which, service: CalledService, user: User = "") -> None:
     """Read failed imports again.
 
     With the settings of today. What can be read is a failed message or a confirmation then.
@@ -443,7 +445,7 @@ def send(
     ctx: typer.Context,
     ids: ImportIds,
     sending: Sending,
-    service: Service,
+    service: CalledService,
     user: User = "",
 ) -> None:
     """Send failed imports to a queue as they came.
@@ -474,7 +476,7 @@ def send(
 def delete(
     ctx: typer.Context,
     ids: ImportIds,
-    service: Service,
+    service: CalledService,
     *,
     yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
     user: User = "",

@@ -9,8 +9,8 @@ import typer
 from retrier.cli.advice import advise_on_missing_queue
 from retrier.cli.api_client import Json
 from retrier.cli.command import (
+    CalledService,
     Pages,
-    Service,
     User,
     command,
     find_batch_id,
@@ -266,7 +266,7 @@ Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it is over
 
 @operations_app.command("list", epilog="Example: retrier operations list --limit 10")
 @command
-def list_operations(ctx: typer.Context, pages: Pages, service: Service) -> None:
+def list_operations(ctx: typer.Context, pages: Pages, service: CalledService) -> None:
     """List retry operations, the newest first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -284,7 +284,7 @@ def list_operations(ctx: typer.Context, pages: Pages, service: Service) -> None:
 )
 @command
 def show(
-    ctx: typer.Context, operation_id: OperationId, service: Service, *, watch: Watch = False
+    ctx: typer.Context, operation_id: OperationId, service: CalledService, *, watch: Watch = False
 ) -> None:
     """Show one operation.
 
@@ -311,7 +311,7 @@ BatchId = Annotated[
 
 @batches_app.command("list", epilog="Example: retrier batches list --json")
 @command
-def list_batches(ctx: typer.Context, service: Service) -> None:
+def list_batches(ctx: typer.Context, service: CalledService) -> None:
     """List every batch now alive, the oldest first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -326,7 +326,7 @@ def list_batches(ctx: typer.Context, service: Service) -> None:
 
 @batches_app.command("show", epilog="Example: retrier batches show 0c9e4f21")
 @command
-def show_batch_alive(ctx: typer.Context, batch_id: BatchId, service: Service) -> None:
+def show_batch_alive(ctx: typer.Context, batch_id: BatchId, service: CalledService) -> None:
     """Show one batch.
 
     With the claims that are in doubt: perhaps sent, but not recorded as sent.
@@ -357,7 +357,7 @@ Classifier = Annotated[
     """
 )
 @command
-def groups(ctx: typer.Context, service: Service, classifier: Classifier = None) -> None:
+def groups(ctx: typer.Context, service: CalledService, classifier: Classifier = None) -> None:
     """List failure groups.
 
     Groups with unresolved messages or with a retry in progress, the newest failure first.
@@ -397,7 +397,9 @@ Rate = Annotated[
 
 @operations_app.command(epilog="Example: retrier operations pause 8d07c3aa")
 @command
-def pause(ctx: typer.Context, operation_id: OperationId, service: Service, user: User = "") -> None:
+def pause(
+    ctx: typer.Context, operation_id: OperationId, service: CalledService, user: User = ""
+) -> None:
     """Pause an operation.
 
     The batch that is on its way is finished, and nothing more is sent, also after a restart.
@@ -408,7 +410,7 @@ def pause(ctx: typer.Context, operation_id: OperationId, service: Service, user:
 @operations_app.command(epilog="Example: retrier operations resume 8d07c3aa")
 @command
 def resume(
-    ctx: typer.Context, operation_id: OperationId, service: Service, user: User = ""
+    ctx: typer.Context, operation_id: OperationId, service: CalledService, user: User = ""
 ) -> None:
     """Let a paused operation go on where it stood.
 
@@ -420,7 +422,7 @@ def resume(
 @operations_app.command(epilog="Example: retrier operations cancel 8d07c3aa")
 @command
 def cancel(
-    ctx: typer.Context, operation_id: OperationId, service: Service, user: User = ""
+    ctx: typer.Context, operation_id: OperationId, service: CalledService, user: User = ""
 ) -> None:
     """Cancel an operation.
 
@@ -442,7 +444,7 @@ def rate(
     ctx: typer.Context,
     operation_id: OperationId,
     rate_: Rate,
-    service: Service,
+    service: CalledService,
     user: User = "",
 ) -> None:
     """Change how fast an operation sends, while it runs."""
@@ -458,7 +460,12 @@ def _read_rate(text: str) -> int | None:
 
 
 def _steer(
-    ctx: typer.Context, operation_id: str, service: Service, user: str, method: str, content: object
+    ctx: typer.Context,
+    operation_id: str,
+    service: CalledService,
+    user: str,
+    method: str,
+    content: object,
 ) -> None:
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -480,7 +487,7 @@ _COLUMNS = (
 
 @history_app.command(epilog="Example: retrier history")
 @command
-def history(ctx: typer.Context, service: Service) -> None:
+def history(ctx: typer.Context, service: CalledService) -> None:
     """List the retries that were over last."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -505,7 +512,7 @@ Group = Annotated[
 
 @history_app.command(epilog="Example: retrier acknowledge 5a1d0b7e")
 @command
-def acknowledge(ctx: typer.Context, group: Group, service: Service, user: User = "") -> None:
+def acknowledge(ctx: typer.Context, group: Group, service: CalledService, user: User = "") -> None:
     """Take note of the end of a retry or archive of a group."""
     with service.open(ctx) as api:
         whole = find_group_id(api, group)

@@ -11,9 +11,9 @@ from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.archives import changed_none, show_act
 from retrier.cli.command import (
     NOBODY_ANSWERS,
+    CalledService,
     ExitCode,
     Pages,
-    Service,
     User,
     command,
     find_operation_id,
@@ -35,7 +35,7 @@ OlderThan = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class PendingFilters:
     """Which pending retries are listed: those that match all options given."""
 
     queue: Queue = None
@@ -56,7 +56,7 @@ class Filters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class PendingSelection:
     """Which pending retries are changed: ids, or those that match, or all; and whether to ask."""
 
     ids: Ids = None
@@ -149,7 +149,9 @@ TWICE = (
     """,
 )
 @command
-def list_pending(ctx: typer.Context, wanted: Filters, pages: Pages, service: Service) -> None:
+def list_pending(
+    ctx: typer.Context, wanted: PendingFilters, pages: Pages, service: CalledService
+) -> None:
     """List the pending retries, the longest wait first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -169,7 +171,9 @@ def list_pending(ctx: typer.Context, wanted: Filters, pages: Pages, service: Ser
     """
 )
 @command
-def retry(ctx: typer.Context, chosen: Chosen, asking: Asking, service: Service) -> None:
+def retry(
+    ctx: typer.Context, chosen: PendingSelection, asking: Asking, service: CalledService
+) -> None:
     """Send pending retries once more.
 
     The outcome of the first retry is no longer waited for. Their consumers may have handled them
@@ -207,7 +211,9 @@ def _show_accepted(printer: Printer, accepted: Json) -> None:
     """
 )
 @command
-def resolve(ctx: typer.Context, chosen: Chosen, service: Service, user: User = "") -> None:
+def resolve(
+    ctx: typer.Context, chosen: PendingSelection, service: CalledService, user: User = ""
+) -> None:
     """Resolve pending retries by hand.
 
     A failure that comes later makes its message unresolved again.
@@ -230,7 +236,7 @@ def resolve(ctx: typer.Context, chosen: Chosen, service: Service, user: User = "
 def _ask(
     printer: Printer,
     api: ApiClient,
-    chosen: Chosen,
+    chosen: PendingSelection,
     ids: tuple[str, ...],
     question: tuple[str, str],
 ) -> str | None:

@@ -10,9 +10,9 @@ import typer
 from retrier.cli.api_client import Json
 from retrier.cli.command import (
     AsJson,
+    CalledService,
     Config,
     EnvFile,
-    Service,
     command,
     load_for_policies,
     make_app,
@@ -233,7 +233,7 @@ def check(
 @command
 def list_policies(
     ctx: typer.Context,
-    service: Service,
+    service: CalledService,
     config: Config = None,
     _env_file: EnvFile = None,
     *,
@@ -284,7 +284,9 @@ Since = Annotated[
     """
 )
 @command
-def simulate(ctx: typer.Context, service: Service, file: File = None, since: Since = "7d") -> None:
+def simulate(
+    ctx: typer.Context, service: CalledService, file: File = None, since: Since = "7d"
+) -> None:
     """Judge stored failures by other policies.
 
     It shows what would be decided differently. Nothing is changed. At most the newest 100,000 failures are judged, for at most 30 seconds.

@@ -3,7 +3,7 @@
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import ExitCode, Service, command, make_app
+from retrier.cli.command import CalledService, ExitCode, command, make_app
 from retrier.cli.printer import Column, Printer, moment, short_id
 
 _OPERATIONS = (
@@ -60,7 +60,7 @@ app = make_app("Look at the service.")
 
 @app.command(epilog="Example: retrier processor --json | jq .waits_for")
 @command
-def processor(ctx: typer.Context, service: Service) -> None:
+def processor(ctx: typer.Context, service: CalledService) -> None:
     """Show what the processor does, and what it waits for."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -70,7 +70,7 @@ def processor(ctx: typer.Context, service: Service) -> None:
 
 @app.command(epilog="Example: retrier ledger")
 @command
-def ledger(ctx: typer.Context, service: Service) -> None:
+def ledger(ctx: typer.Context, service: CalledService) -> None:
     """Show how many messages came, and what became of them.
 
     Ends with 1 if the counts do not add up.

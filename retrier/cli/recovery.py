@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import Service, command, make_app
+from retrier.cli.command import CalledService, command, make_app
 from retrier.cli.pending import TWICE, confirm
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.retry import Asking
@@ -25,7 +25,7 @@ _NOT_HELD = "no recovery is under way: begin one with --since and the time of th
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Act:
+class RecoveryAct:
     """What is done: shown, begun, sent again, or ended."""
 
     since: Annotated[
@@ -66,7 +66,7 @@ class Act:
     """
 )
 @command
-def recover(ctx: typer.Context, act: Act, asking: Asking, service: Service) -> None:
+def recover(ctx: typer.Context, act: RecoveryAct, asking: Asking, service: CalledService) -> None:
     """Show what was on its way when a backup was made.
 
     With --since nothing is presumed to have succeeded any more, by no process, until --done. What
@@ -97,7 +97,7 @@ def recover(ctx: typer.Context, act: Act, asking: Asking, service: Service) -> N
     printer.show(accepted, f"{words}; operations: {operations}")
 
 
-def _ask(printer: Printer, api: ApiClient, act: Act, body: Json) -> str | None:
+def _ask(printer: Printer, api: ApiClient, act: RecoveryAct, body: Json) -> str | None:
     """Say how many are sent again, and go on only if a person says yes. Raises Exit.
 
     Returns the plan of what the person was shown.

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import Pages, Service, User, command, make_app, name_user
+from retrier.cli.command import CalledService, Pages, User, command, make_app, name_user
 from retrier.cli.printer import Column, Printer, minute
 from retrier.domain.redirects import redirect_id
 from retrier.errors import RequestRefused
@@ -26,7 +26,7 @@ To = Annotated[str, typer.Argument(metavar="TO", help="The queue it leads to.")]
 
 @app.command("list", epilog="Example: retrier redirects list")
 @command
-def list_redirects(ctx: typer.Context, pages: Pages, service: Service) -> None:
+def list_redirects(ctx: typer.Context, pages: Pages, service: CalledService) -> None:
     """List the redirects, by the queue they come from."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -40,7 +40,7 @@ def set_redirect(
     ctx: typer.Context,
     source: From,
     target: To,
-    service: Service,
+    service: CalledService,
     *,
     pending: Annotated[
         bool,
@@ -69,7 +69,9 @@ def set_redirect(
 
 @app.command("delete", epilog="Example: retrier redirects delete orders")
 @command
-def delete_redirect(ctx: typer.Context, source: From, service: Service, user: User = "") -> None:
+def delete_redirect(
+    ctx: typer.Context, source: From, service: CalledService, user: User = ""
+) -> None:
     """Delete the redirect from a queue: retries for it go there again."""
     _check(source)
     with service.open(ctx) as api:

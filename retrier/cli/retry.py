@@ -11,8 +11,8 @@ import typer
 
 from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
 from retrier.cli.command import (
+    CalledService,
     ExitCode,
-    Service,
     User,
     command,
     find_one_message,
@@ -127,7 +127,7 @@ def retry(
     terms: TermOptions,
     options: RetryOptions,
     asking: Asking,
-    service: Service,
+    service: CalledService,
 ) -> None:
     """Send failed messages back to where they failed.
 
@@ -214,7 +214,7 @@ Ids = Annotated[
     """
 )
 @command
-def revive(ctx: typer.Context, message_ids: Ids, asking: Asking, service: Service) -> None:
+def revive(ctx: typer.Context, message_ids: Ids, asking: Asking, service: CalledService) -> None:
     """Retry dead messages; their failures are counted anew.
 
     Each one is a retry of its own. What is not dead is refused; `retrier retry` sends that. For
@@ -249,7 +249,7 @@ def _a_reason(word: str) -> str:
 def dead(
     ctx: typer.Context,
     message_id: MessageId,
-    service: Service,
+    service: CalledService,
     *,
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Why; shown with it.")],
     reason: Annotated[

@@ -86,7 +86,7 @@ def duration(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Conditions:
     """Conditions on messages: those that match all options given."""
 
     group: Annotated[
@@ -166,7 +166,7 @@ class Parts:
 
     def given(self) -> Json:
         """Return the conditions that were given, by their names in the API. Raises BadParameter."""
-        values = {each.name: getattr(self, each.name) for each in fields(Parts)}
+        values = {each.name: getattr(self, each.name) for each in fields(Conditions)}
         empty = [name for name, value in values.items() if value == ""]
         if empty:
             raise typer.BadParameter(f"--{empty[0].replace('_', '-')}: the value is empty.")
@@ -179,7 +179,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelectionOptions(Parts):
+class SelectionOptions(Conditions):
     """Which messages a command is about: ids, or all that match the conditions, or everything."""
 
     ids: Ids = None

@@ -7,8 +7,8 @@ import typer
 
 from retrier.cli.api_client import Json
 from retrier.cli.command import (
+    CalledService,
     Pages,
-    Service,
     User,
     command,
     find_message_id,
@@ -100,7 +100,7 @@ Ids = Annotated[
 def list_streams(
     ctx: typer.Context,
     pages: Pages,
-    service: Service,
+    service: CalledService,
     queue: InQueue = "",
     *,
     held: OnlyHeld = False,
@@ -115,7 +115,7 @@ def list_streams(
 
 @app.command(epilog='Example: retrier streams show "order 42" --queue orders')
 @command
-def show(ctx: typer.Context, stream: StreamId, service: Service, queue: Queue) -> None:
+def show(ctx: typer.Context, stream: StreamId, service: CalledService, queue: Queue) -> None:
     """Show a stream: its open messages, and what holds them."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
@@ -135,7 +135,7 @@ def show(ctx: typer.Context, stream: StreamId, service: Service, queue: Queue) -
 def release(
     ctx: typer.Context,
     stream: StreamId,
-    service: Service,
+    service: CalledService,
     queue: Queue,
     ids: Ids = None,
     *,

@@ -13,11 +13,11 @@ from shlex import quote
 from shutil import which
 
 from retrier.app.process import StopSignals
-from retrier.demo.orders import REPAIRS, Cause, make_orders
+from retrier.demo.orders import REPAIRS, Defect, make_orders
 from retrier.demo.shop import (
     Book,
     Client,
-    Group,
+    ListedGroup,
     Shop,
     ShopLog,
     compare,
@@ -46,7 +46,7 @@ def make_hints(url: str, broken_folder: Path) -> Iterator[str]:
         yield f"  {command} {arguments}"
         yield f"      {purpose}"
     yield "\nNothing is repaired yet. Each cause is a file; remove it, then retry its group:\n"
-    for cause in Cause:
+    for cause in Defect:
         yield f"  rm {broken_folder}/{cause}"
         yield f"      {REPAIRS[cause]}"
     yield "\nCtrl-C ends the demo and removes the folder."
@@ -70,9 +70,9 @@ _TIMEOUT = 20.0
 """Seconds each step of the scenario may take."""
 
 _WORDS_OF = {
-    Cause.GIFT_BUG: "KeyError",
-    Cause.PAYMENTS_DOWN: "ConnectionRefusedError",
-    Cause.BAD_INPUT: "BadOrder",
+    Defect.GIFT_BUG: "KeyError",
+    Defect.PAYMENTS_DOWN: "ConnectionRefusedError",
+    Defect.BAD_INPUT: "BadOrder",
 }
 
 
@@ -88,8 +88,8 @@ class Scenario:
     def run(self) -> bool:
         """Run the scenario; return whether nothing is missing at the end. Raises RetrierError."""
         self.show_failures()
-        self._repair_and_retry(Cause.GIFT_BUG)
-        self._repair_and_retry(Cause.PAYMENTS_DOWN)
+        self._repair_and_retry(Defect.GIFT_BUG)
+        self._repair_and_retry(Defect.PAYMENTS_DOWN)
         return self._close_the_books()
 
     def show_failures(self) -> None:
@@ -102,7 +102,7 @@ class Scenario:
         )
         self._show_groups()
 
-    def _repair_and_retry(self, cause: Cause) -> None:
+    def _repair_and_retry(self, cause: Defect) -> None:
         before = self.shop.log.read()
         self.workspace.repair(cause)
         self.tell(f"\nRepaired: {REPAIRS[cause]}.")
@@ -118,7 +118,7 @@ class Scenario:
         self.client.wait_for("the outcomes are stored", self._is_everything_stored, _TIMEOUT)
         self._show_outcome(before, group)
 
-    def _show_outcome(self, before: Book, group: Group) -> None:
+    def _show_outcome(self, before: Book, group: ListedGroup) -> None:
         after = self.shop.log.read()
         again = sum(after.failed.values()) - sum(before.failed.values())
         self.tell(f"{group.count - again} confirmed by the worker; {again} failed again.")
@@ -147,7 +147,7 @@ class Scenario:
         for group in self.client.list_groups():
             self.tell(f"  {group.count:4}  {group.title}")
 
-    def _find_group(self, cause: Cause) -> Group:
+    def _find_group(self, cause: Defect) -> ListedGroup:
         words = _WORDS_OF[cause]
         return next(group for group in self.client.list_groups() if group.title.startswith(words))
 
@@ -158,7 +158,7 @@ class Scenario:
     def _is_everything_stored(self) -> bool:
         return not compare(self.shop.log.read(), self.client.list_messages())
 
-    def _had_outcomes(self, before: Book, group: Group) -> bool:
+    def _had_outcomes(self, before: Book, group: ListedGroup) -> bool:
         after = self.shop.log.read()
         outcomes = sum(after.failed.values()) + sum(after.handled.values())
         known = sum(before.failed.values()) + sum(before.handled.values())

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 
-class Cause(StrEnum):
+class Defect(StrEnum):
     """A thing that is broken in the shop until somebody repairs it."""
 
     PAYMENTS_DOWN = "payments-down"
@@ -15,9 +15,9 @@ class Cause(StrEnum):
 
 
 REPAIRS = {
-    Cause.PAYMENTS_DOWN: "the payment service is started again",
-    Cause.GIFT_BUG: "a fix for gift orders is deployed",
-    Cause.BAD_INPUT: "orders without items are accepted as empty parcels",
+    Defect.PAYMENTS_DOWN: "the payment service is started again",
+    Defect.GIFT_BUG: "a fix for gift orders is deployed",
+    Defect.BAD_INPUT: "orders without items are accepted as empty parcels",
 }
 """The repair that the removal of each cause stands for."""
 
@@ -58,7 +58,7 @@ def make_orders(count: int) -> tuple[Order, ...]:
     )
 
 
-def handle(order: Order, broken: AbstractSet[Cause]) -> None:
+def handle(order: Order, broken: AbstractSet[Defect]) -> None:
     """Handle an order. Raises what a real shop would, as long as the cause is there."""
     validate(order, broken)
     if order.kind == "gift":
@@ -67,19 +67,19 @@ def handle(order: Order, broken: AbstractSet[Cause]) -> None:
         charge_card(broken)
 
 
-def validate(order: Order, broken: AbstractSet[Cause]) -> None:
+def validate(order: Order, broken: AbstractSet[Defect]) -> None:
     """Check the order. Raises BadOrder."""
-    if order.items == 0 and Cause.BAD_INPUT in broken:
+    if order.items == 0 and Defect.BAD_INPUT in broken:
         raise BadOrder("an order needs at least one item")
 
 
-def wrap_gift(broken: AbstractSet[Cause]) -> None:
+def wrap_gift(broken: AbstractSet[Defect]) -> None:
     """Wrap the parcel. Raises KeyError: somebody has forgotten a key."""
-    if Cause.GIFT_BUG in broken:
+    if Defect.GIFT_BUG in broken:
         raise KeyError("wrapping")
 
 
-def charge_card(broken: AbstractSet[Cause]) -> None:
+def charge_card(broken: AbstractSet[Defect]) -> None:
     """Charge the customer's card. Raises ConnectionRefusedError."""
-    if Cause.PAYMENTS_DOWN in broken:
+    if Defect.PAYMENTS_DOWN in broken:
         raise ConnectionRefusedError("payments.example:443 refused")

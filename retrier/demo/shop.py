@@ -11,7 +11,7 @@ from threading import Event, Lock, Thread
 
 import httpx
 
-from retrier.demo.orders import Cause, Order, handle
+from retrier.demo.orders import Defect, Order, handle
 from retrier.domain import headers
 from retrier.domain.wire import Confirmed, Outgoing
 from retrier.errors import BrokerUnavailable, RetrierError
@@ -24,7 +24,7 @@ _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class ListedGroup:
     """One failure group as the API shows it."""
 
     group_id: str
@@ -33,7 +33,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedFailure:
     """One failed message as the API lists it."""
 
     message_id: str
@@ -48,10 +48,10 @@ class Client:
         self._http = httpx.Client(base_url=url, timeout=10, headers={"X-Retrier-User": "demo"})
         self._stop = stop
 
-    def list_groups(self) -> tuple[Group, ...]:
+    def list_groups(self) -> tuple[ListedGroup, ...]:
         """Return the groups by cause, the largest first."""
         found = self._http.get("/api/recoverability/groups").json()
-        groups = (Group(group_id=g["id"], title=g["title"], count=g["count"]) for g in found)
+        groups = (ListedGroup(group_id=g["id"], title=g["title"], count=g["count"]) for g in found)
         return tuple(sorted(groups, key=lambda group: -group.count))
 
     def retry_group(self, group_id: str) -> str:
@@ -65,9 +65,9 @@ class Client:
             self._http.get(f"/api/operations/{operation_id}").json()["state"] == "completed"
         )
 
-    def list_messages(self) -> tuple[Listed, ...]:
+    def list_messages(self) -> tuple[ListedFailure, ...]:
         """Return all failed messages, in any status."""
-        found: list[Listed] = []
+        found: list[ListedFailure] = []
         for page in range(1, 1000):
             answer = self._http.get("/api/errors", params={"page": page, "per_page": _PAGE})
             found += [_listed(item) for item in answer.json()]
@@ -103,8 +103,8 @@ def is_ready(url: str) -> bool:
     return httpx.get(f"{url}/health/ready", timeout=10).is_success
 
 
-def _listed(item: dict[str, object]) -> Listed:
-    return Listed(
+def _listed(item: dict[str, object]) -> ListedFailure:
+    return ListedFailure(
         message_id=str(item["message_id"]),
         status=str(item["status"]),
         attempts=int(str(item["number_of_processing_attempts"])),
@@ -169,12 +169,12 @@ class ShopLog:
             )
 
 
-def compare(book: Book, listed: Sequence[Listed]) -> tuple[str, ...]:
+def compare(book: Book, listed: Sequence[ListedFailure]) -> tuple[str, ...]:
     """Return a sentence for every difference; none if both agree and nothing is missing."""
     return tuple(_differences(book, {item.message_id: item for item in listed}))
 
 
-def _differences(book: Book, listed: dict[str, Listed]) -> Iterator[str]:
+def _differences(book: Book, listed: dict[str, ListedFailure]) -> Iterator[str]:
     for order in sorted(book.missing):
         yield f"{order} was published and never seen again"
     for order in sorted(book.doubled):
@@ -185,7 +185,7 @@ def _differences(book: Book, listed: dict[str, Listed]) -> Iterator[str]:
         yield from _compare_one(order, book, listed[order])
 
 
-def _compare_one(order: str, book: Book, known: Listed) -> Iterator[str]:
+def _compare_one(order: str, book: Book, known: ListedFailure) -> Iterator[str]:
     if known.attempts != book.failed[order]:
         yield f"{order} failed {book.failed[order]} times, the service counts {known.attempts}"
     wanted = "unresolved" if order in book.given_up else "resolved"
@@ -267,7 +267,7 @@ class Shop:
 
     broker_url: str
     log: ShopLog
-    broken: Callable[[], AbstractSet[Cause]]
+    broken: Callable[[], AbstractSet[Defect]]
 
     def open(self) -> None:
         """Declare the shop's queues."""

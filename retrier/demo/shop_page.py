@@ -10,7 +10,7 @@ from types import MappingProxyType
 from fastapi import APIRouter, HTTPException, Request, Response
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 
-from retrier.demo.orders import Cause
+from retrier.demo.orders import Defect
 from retrier.demo.shop import ShopCounts, read_counts
 from retrier.demo.workspace import Workspace
 from retrier.domain.classifiers import CLASSIFIERS
@@ -34,23 +34,23 @@ class ShopPart:
     repaired: str
 
 
-PARTS: Mapping[Cause, ShopPart] = MappingProxyType(
+PARTS: Mapping[Defect, ShopPart] = MappingProxyType(
     {
-        Cause.GIFT_BUG: ShopPart(
+        Defect.GIFT_BUG: ShopPart(
             name="Wrapping of gifts",
             title="KeyError",
             broken="The last release has a bug: it looks up a wrapping that is not there.",
             repair="Deploy the fix",
             repaired="The fix is deployed.",
         ),
-        Cause.PAYMENTS_DOWN: ShopPart(
+        Defect.PAYMENTS_DOWN: ShopPart(
             name="Payment by card",
             title="ConnectionRefusedError",
             broken="The payment service is down and refuses every connection.",
             repair="Start the payment service",
             repaired="The payment service answers again.",
         ),
-        Cause.BAD_INPUT: ShopPart(
+        Defect.BAD_INPUT: ShopPart(
             name="Orders without items",
             title="BadOrder",
             broken="Somebody sends orders that have no items, and the shop cannot pack nothing.",
@@ -69,7 +69,7 @@ class PartView:
     `what` is the state of the part, `next_step` what to do now.
     """
 
-    cause: Cause
+    cause: Defect
     part: ShopPart
     is_broken: bool
     group: GroupRow | None
@@ -90,7 +90,7 @@ class ShopView:
 
 def shop_view(
     groups: Sequence[GroupRow],
-    broken: AbstractSet[Cause],
+    broken: AbstractSet[Defect],
     samples: Mapping[str, str],
     counts: ShopCounts,
 ) -> ShopView:
@@ -104,7 +104,7 @@ def shop_view(
     )
 
 
-def groups_of_parts(groups: Sequence[GroupRow]) -> Mapping[Cause, GroupRow]:
+def groups_of_parts(groups: Sequence[GroupRow]) -> Mapping[Defect, GroupRow]:
     """Return for each part the group of what failed there, as far as there is one."""
     return {
         cause: group
@@ -124,7 +124,7 @@ def _headline(broken: int, counts: ShopCounts) -> str:
 
 
 def _parts(
-    groups: Sequence[GroupRow], broken: AbstractSet[Cause], samples: Mapping[str, str]
+    groups: Sequence[GroupRow], broken: AbstractSet[Defect], samples: Mapping[str, str]
 ) -> Iterator[PartView]:
     found = groups_of_parts(groups)
     for cause, part in PARTS.items():
@@ -141,10 +141,10 @@ def _parts(
         )
 
 
-def _hint(cause: Cause, group: GroupRow | None, broken: AbstractSet[Cause]) -> str:
+def _hint(cause: Defect, group: GroupRow | None, broken: AbstractSet[Defect]) -> str:
     """Explain the one surprise of the story: some messages have two causes."""
     is_sent = group is not None and not group.count and not group.is_retried
-    if cause is Cause.GIFT_BUG and is_sent and Cause.PAYMENTS_DOWN in broken:
+    if cause is Defect.GIFT_BUG and is_sent and Defect.PAYMENTS_DOWN in broken:
         return " Those that came back are paid by card: they wait with the payments now."
     return ""
 
@@ -185,9 +185,9 @@ def shop_page(folder: Path) -> Addition:
     def repair(form: SentForm) -> Response:
         """Repair one part."""
         cause = form.text("cause")
-        if cause not in list(Cause):
+        if cause not in list(Defect):
             raise HTTPException(404, "The shop has no such part.")
-        workspace.repair(Cause(cause))
+        workspace.repair(Defect(cause))
         return see_other(f"{PATH}#{cause}")
 
     return Addition(place=Place(path=PATH, name="The shop"), router=router)

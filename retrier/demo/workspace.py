@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from retrier.demo.orders import Cause
+from retrier.demo.orders import Defect
 from retrier.private_files import make_private_file
 
 _STOP = 10
@@ -51,7 +51,7 @@ class Workspace:
     def set_up(self, port: int) -> None:
         """Write the settings, and break everything."""
         self.broken_folder.mkdir(mode=0o700)
-        for cause in Cause:
+        for cause in Defect:
             (self.broken_folder / cause).touch()
         for file in (self.config, self.log):
             make_private_file(file)
@@ -61,11 +61,11 @@ class Workspace:
             f"api: {{port: {port}}}\n"
         )
 
-    def find_broken(self) -> frozenset[Cause]:
+    def find_broken(self) -> frozenset[Defect]:
         """Return the causes that are not repaired."""
-        return frozenset(cause for cause in Cause if (self.broken_folder / cause).exists())
+        return frozenset(cause for cause in Defect if (self.broken_folder / cause).exists())
 
-    def repair(self, cause: Cause) -> None:
+    def repair(self, cause: Defect) -> None:
         """Remove one cause, as a person would with `rm`."""
         (self.broken_folder / cause).unlink(missing_ok=True)
 

@@ -37,7 +37,7 @@ class ClaimStage(Enum):
     SENT = "recorded"
 
 
-class Refusal(StrEnum):
+class ActRefusal(StrEnum):
     """Why an act is refused or not needed."""
 
     UNKNOWN = "no failed message has this id"
@@ -59,64 +59,64 @@ class Refusal(StrEnum):
 
 NOTHING_TO_DO = frozenset(
     {
-        (Act.ARCHIVE, Refusal.ARCHIVED),
-        (Act.RESOLVE, Refusal.RESOLVED),
-        (Act.UNARCHIVE, Refusal.NOT_ARCHIVED),
+        (Act.ARCHIVE, ActRefusal.ARCHIVED),
+        (Act.RESOLVE, ActRefusal.RESOLVED),
+        (Act.UNARCHIVE, ActRefusal.NOT_ARCHIVED),
     }
 )
 """Refusals that mean that the act was done before."""
 
 
-def why_not(act: Act, status: FailedMessageStatus, claim: ClaimStage) -> Refusal | None:
+def why_not(act: Act, status: FailedMessageStatus, claim: ClaimStage) -> ActRefusal | None:
     """Return why a message in this state refuses the act; None if it may be done.
 
     While a claim is stamped and not recorded, its message may have been sent. An act that ended
     such a claim would allow a second retry of a message that is already on its way.
     """
     if claim is ClaimStage.BEING_SENT:
-        return Refusal.ON_ITS_WAY
+        return ActRefusal.ON_ITS_WAY
     match act:
         case Act.ARCHIVE:
-            return Refusal.SENT if claim is ClaimStage.SENT else _SETTLED.get(status)
+            return ActRefusal.SENT if claim is ClaimStage.SENT else _SETTLED.get(status)
         case Act.RESOLVE:
             return _SETTLED.get(status)
         case Act.UNARCHIVE:
             archived = status is FailedMessageStatus.ARCHIVED
-            return None if archived else Refusal.NOT_ARCHIVED
+            return None if archived else ActRefusal.NOT_ARCHIVED
         case Act.RELEASE:
-            return None if claim is ClaimStage.SENT else Refusal.NOT_PENDING
+            return None if claim is ClaimStage.SENT else ActRefusal.NOT_PENDING
         case _:
             assert_never(act)
 
 
 def why_not_revive(
     status: FailedMessageStatus, disposition: Disposition, claim: ClaimStage
-) -> Refusal | None:
+) -> ActRefusal | None:
     """Return why a message cannot be revived; None if it is dead and no retry has claimed it."""
     if status is not FailedMessageStatus.UNRESOLVED or disposition is not Disposition.DEAD:
-        return Refusal.NOT_DEAD
-    return None if claim is ClaimStage.NONE else Refusal.CLAIMED
+        return ActRefusal.NOT_DEAD
+    return None if claim is ClaimStage.NONE else ActRefusal.CLAIMED
 
 
 def why_not_declare_dead(
     status: FailedMessageStatus, disposition: Disposition, claim: ClaimStage
-) -> Refusal | None:
+) -> ActRefusal | None:
     """Return why a person cannot declare a message dead; None if it is unresolved and not dead.
 
     A claim under which nothing was sent is no reason: it ends.
     """
     if claim is ClaimStage.BEING_SENT:
-        return Refusal.ON_ITS_WAY
+        return ActRefusal.ON_ITS_WAY
     if status is FailedMessageStatus.RETRY_ISSUED:
-        return Refusal.SENT if claim is ClaimStage.SENT else Refusal.ISSUED
+        return ActRefusal.SENT if claim is ClaimStage.SENT else ActRefusal.ISSUED
     if status in _SETTLED:
         return _SETTLED[status]
-    return Refusal.DEAD if disposition is Disposition.DEAD else None
+    return ActRefusal.DEAD if disposition is Disposition.DEAD else None
 
 
 _SETTLED = {
-    FailedMessageStatus.ARCHIVED: Refusal.ARCHIVED,
-    FailedMessageStatus.RESOLVED: Refusal.RESOLVED,
+    FailedMessageStatus.ARCHIVED: ActRefusal.ARCHIVED,
+    FailedMessageStatus.RESOLVED: ActRefusal.RESOLVED,
 }
 
 

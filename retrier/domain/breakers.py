@@ -138,7 +138,7 @@ class BreakerState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hand:
+class ManualState:
     """A person's word about a breaker: it wins until it ends."""
 
     state: BreakerState
@@ -176,7 +176,7 @@ class Breaker:
     failed: int = 0
     confirms: bool = False
     trial: Trial | None = None
-    hand: Hand | None = None
+    hand: ManualState | None = None
 
     @property
     def held_since(self) -> datetime:
@@ -191,7 +191,7 @@ class Breaker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class BreakerEvidence:
     """What became of what was sent in the window: `failed` was returned, refused or came back.
 
     `outcomes` are the newest ones, the last at the end: True if it failed.
@@ -227,7 +227,7 @@ class TrialSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class SentCounts:
     """How many were sent, and what became of them; `outcomes` has a letter for each, in order.
 
     c: confirmed; f: failed, which is returned, refused or came back.
@@ -239,9 +239,9 @@ class Counted:
     confirmed: int = 0
     outcomes: str = ""
 
-    def __add__(self, other: "Counted") -> "Counted":
+    def __add__(self, other: "SentCounts") -> "SentCounts":
         """Return both as one."""
-        return Counted(
+        return SentCounts(
             sent=self.sent + other.sent,
             returned=self.returned + other.returned,
             came_back=self.came_back + other.came_back,
@@ -250,20 +250,20 @@ class Counted:
         )
 
 
-SENT = Counted(sent=1)
-RETURNED = Counted(sent=1, returned=1, outcomes="f")
-CAME_BACK = Counted(came_back=1, outcomes="f")
-CONFIRMED = Counted(confirmed=1, outcomes="c")
+SENT = SentCounts(sent=1)
+RETURNED = SentCounts(sent=1, returned=1, outcomes="f")
+CAME_BACK = SentCounts(came_back=1, outcomes="f")
+CONFIRMED = SentCounts(confirmed=1, outcomes="c")
 
 Moment = tuple[int, datetime]
 """A breaker, and when a retry was sent that it counts."""
 
 
-def add_up(counted: Iterable[tuple[Moment, Counted]]) -> Mapping[Moment, Counted]:
+def add_up(counted: Iterable[tuple[Moment, SentCounts]]) -> Mapping[Moment, SentCounts]:
     """Add up what has the same moment."""
-    sums: dict[Moment, Counted] = {}
+    sums: dict[Moment, SentCounts] = {}
     for moment, each in counted:
-        sums[moment] = sums.get(moment, Counted()) + each
+        sums[moment] = sums.get(moment, SentCounts()) + each
     return sums
 
 
@@ -328,7 +328,7 @@ _NOT_CONFIGURED = "no breaker is configured for it any more"
 def judge(
     breaker: Breaker,
     terms: BreakerTerms | None,
-    evidence: Evidence,
+    evidence: BreakerEvidence,
     trial: TrialSeen | None,
     now: datetime,
 ) -> Verdict | None:
@@ -367,7 +367,9 @@ def _is_over(breaker: Breaker, now: datetime) -> bool:
     return breaker.due_at is None or now >= breaker.due_at or now < breaker.changed_at
 
 
-def _judge_closed(breaker: Breaker, terms: BreakerTerms, evidence: Evidence) -> Verdict | None:
+def _judge_closed(
+    breaker: Breaker, terms: BreakerTerms, evidence: BreakerEvidence
+) -> Verdict | None:
     if evidence.confirmed and not breaker.confirms:
         return NoteConfirms()
     sent, failed = _share(breaker, terms, evidence)
@@ -376,7 +378,7 @@ def _judge_closed(breaker: Breaker, terms: BreakerTerms, evidence: Evidence) -> 
     return Open(sent=sent, failed=failed, cooldown=terms.cooldown)
 
 
-def _share(breaker: Breaker, terms: BreakerTerms, evidence: Evidence) -> tuple[int, int]:
+def _share(breaker: Breaker, terms: BreakerTerms, evidence: BreakerEvidence) -> tuple[int, int]:
     """Return how many count, and how many of them failed.
 
     Of what was sent. The last outcomes are looked at only if consumers confirm: else there would be

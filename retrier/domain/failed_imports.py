@@ -9,7 +9,7 @@ from enum import StrEnum
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, Judged, OwnCopy
 from retrier.domain.folding import candidate_ids
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
-from retrier.domain.receipt import Receipt
+from retrier.domain.recording import Receipt
 
 _CONFIRMS = "it confirms a retry"
 NO_ID = f"{_CONFIRMS}, but {UNIQUE_MESSAGE_ID} is no unique id"
@@ -25,7 +25,7 @@ NO_CONTENT = frozenset({b"", b"{}"})
 """What a client writes as the body of a message that has none (Kombu: an empty JSON object)."""
 
 
-class Kind(StrEnum):
+class ImportKind(StrEnum):
     """What a failed import is, as far as its reason says.
 
     NAMELESS      it does not say where it failed.
@@ -38,12 +38,12 @@ class Kind(StrEnum):
     CLOSED = "closed"
 
 
-def kind_of(reason: str) -> Kind:
+def kind_of(reason: str) -> ImportKind:
     """Return the kind of a failed import that is kept for this reason."""
     if reason.startswith((NO_ID, UNKNOWN_MESSAGE)):
-        return Kind.CONFIRMATION
+        return ImportKind.CONFIRMATION
     closed = reason.startswith((UNREADABLE, REFUSED, UNFORESEEN, UNKNOWN_COPY, IDLE))
-    return Kind.CLOSED if closed else Kind.NAMELESS
+    return ImportKind.CLOSED if closed else ImportKind.NAMELESS
 
 
 ON_ITS_WAY = timedelta(seconds=60)

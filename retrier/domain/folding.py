@@ -21,7 +21,7 @@ from retrier.domain.failed_message import (
 )
 from retrier.domain.headers import is_among
 from retrier.domain.identity import with_all, with_body
-from retrier.domain.receipt import (
+from retrier.domain.recording import (
     Attempt,
     Before,
     Known,
@@ -65,7 +65,7 @@ class RetryNamed(Enum):
     FOREIGN = "foreign"
 
 
-class Said(Enum):
+class Comparison(Enum):
     """How the facts of the sender compare.
 
     ADDED means that all that was stored is there with its value, and something more. UNSAID means
@@ -87,7 +87,7 @@ class Likeness:
     same_id: bool
     same_place: bool
     same_body: bool
-    said: Said
+    said: Comparison
 
 
 def whose(likeness: Likeness) -> Whose:
@@ -97,14 +97,14 @@ def whose(likeness: Likeness) -> Whose:
     first outcome: a retry may be sent to another queue, or its consumer forwards it. A second
     failure under one retry is its double only at the same place.
     """
-    kept = likeness.same_body and likeness.said is not Said.CHANGED
+    kept = likeness.same_body and likeness.said is not Comparison.CHANGED
     match likeness.retry:
         case RetryNamed.IN_FORCE:
             return Whose.OUTCOME if kept else Whose.ANOTHER
         case RetryNamed.OLDER:
             return Whose.OUTCOME if kept and likeness.same_place else Whose.ANOTHER
         case RetryNamed.NONE | RetryNamed.ITS_ORIGIN:
-            equal = likeness.same_body and likeness.said is Said.EQUAL
+            equal = likeness.same_body and likeness.said is Comparison.EQUAL
             same = likeness.same_id and likeness.same_place and equal
             return Whose.AGAIN if same else Whose.ANOTHER
         case RetryNamed.FOREIGN:
@@ -131,7 +131,7 @@ def compare(failure: Failure, stored: StoredMessage) -> Likeness:
         same_place=any(is_same_place(failure, each, retry) for each in places)
         or (outcome is None and sent_there),
         same_body=has_same_body(failure, stored),
-        said=next(each for each in Said if each in said),
+        said=next(each for each in Comparison if each in said),
     )
 
 
@@ -212,10 +212,10 @@ def message_id_of(failure: Failure) -> str | None:
     return clean(failure.message_id) if failure.message_id else None
 
 
-def _compare_facts(failure: Failure, stored: StoredAttempt, dropped: Sequence[str]) -> Said:
+def _compare_facts(failure: Failure, stored: StoredAttempt, dropped: Sequence[str]) -> Comparison:
     """Compare what the sender said, without the headers that the retry went without."""
     if failure.raw == stored.raw:
-        return Said.EQUAL
+        return Comparison.EQUAL
     now, before = (
         _without(dropped, failure.sender.facts(raw)) for raw in (failure.raw, stored.raw)
     )
@@ -228,18 +228,18 @@ def _without(dropped: Sequence[str], facts: SenderFacts | None) -> SenderFacts |
     return {name: value for name, value in facts.items() if not is_among(name, dropped)}
 
 
-def _compare(now: SenderFacts | None, before: SenderFacts | None) -> Said:
+def _compare(now: SenderFacts | None, before: SenderFacts | None) -> Comparison:
     """Compare facts; what cannot be read may have changed."""
     if now is None or before is None:
-        return Said.CHANGED
+        return Comparison.CHANGED
     if now == before:
-        return Said.EQUAL
+        return Comparison.EQUAL
     if now.items() >= before.items():
-        return Said.ADDED
+        return Comparison.ADDED
     lost = before.keys() - now.keys()
     kept = {name: value for name, value in before.items() if name not in lost}
     only_fields = all(is_field(name) for name in lost)
-    return Said.UNSAID if only_fields and now.items() >= kept.items() else Said.CHANGED
+    return Comparison.UNSAID if only_fields and now.items() >= kept.items() else Comparison.CHANGED
 
 
 def candidate_ids(failure: Failure) -> tuple[str, ...]:

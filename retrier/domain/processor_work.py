@@ -9,10 +9,10 @@ from typing import assert_never
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.domain.schedule import Schedule
-from retrier.domain.waiting import CLEAR, NOBODY, Obstacles, is_resting, why_not_cut
+from retrier.domain.wait_reasons import CLEAR, NOBODY, Obstacles, is_resting, why_not_cut
 
 
-class Awaited(StrEnum):
+class WaitingFor(StrEnum):
     """What the processor waits for.
 
     PROCESSOR  a process that takes the lease: nobody holds it.
@@ -38,13 +38,13 @@ class Work:
     stage: RetryBatchStatus | None = None
     batch_id: str | None = None
     operation_id: str | None = None
-    waits_for: Awaited | None = None
+    waits_for: WaitingFor | None = None
     why: str | None = None
     until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class WorkQueue:
     """Batches in the order in which they are moved, and operations in the order of their cuts.
 
     `at` is the database's time, `schedule` what the standing operation waits for; None without it.
@@ -58,14 +58,14 @@ class Queue:
     obstacles: Obstacles = CLEAR
 
 
-def find_work(queue: Queue, *, is_held: bool, trouble: str | None = None) -> Work:
+def find_work(queue: WorkQueue, *, is_held: bool, trouble: str | None = None) -> Work:
     """Say what the holder of the lease does now.
 
     `trouble` is why it does not get on, as it says itself: the database cannot know that a broker
     takes nothing, but the process can.
     """
     if not is_held:
-        return Work(waits_for=Awaited.PROCESSOR, why=NOBODY)
+        return Work(waits_for=WaitingFor.PROCESSOR, why=NOBODY)
     for batch in queue.batches:
         work = _of_batch(batch, queue.at)
         return work if work.why is not None else replace(work, why=trouble)
@@ -98,13 +98,13 @@ def _of_batch(batch: RetryBatch, at: datetime) -> Work:
         stage=batch.status,
         batch_id=batch.batch_id,
         operation_id=batch.operation_id,
-        waits_for=Awaited.BROKER if waits else None,
+        waits_for=WaitingFor.BROKER if waits else None,
         why=batch.reason if waits else None,
         until=batch.not_before if waits else None,
     )
 
 
-def _of_waiting(queue: Queue) -> Work:
+def _of_waiting(queue: WorkQueue) -> Work:
     """Say what the first to go on waits for; behind those with a time come the others."""
     last = datetime.max.replace(tzinfo=queue.at.tzinfo)
 
@@ -119,24 +119,24 @@ def _of_waiting(queue: Queue) -> Work:
             why=why_not_cut(operation, queue.at, queue.schedule),
             until=until(operation),
         )
-    return Work(waits_for=Awaited.REQUEST, why="no retry is asked for")
+    return Work(waits_for=WaitingFor.REQUEST, why="no retry is asked for")
 
 
-def _has_work(queue: Queue) -> Callable[[RetryOperation], bool]:
+def _has_work(queue: WorkQueue) -> Callable[[RetryOperation], bool]:
     """Leave out the standing operation while no message is scheduled: it waits for nothing."""
     nothing = queue.schedule is None or queue.schedule.next_at is None
     return lambda each: not (nothing and is_resting(each, queue.at, queue.schedule))
 
 
-def _kind(operation: RetryOperation) -> Awaited:
+def _kind(operation: RetryOperation) -> WaitingFor:
     if operation.state is RetryOperationState.PAUSED:
-        return Awaited.PERSON
+        return WaitingFor.PERSON
     if operation.passed_over:
-        return Awaited.RELEASE
-    return Awaited.TIME
+        return WaitingFor.RELEASE
+    return WaitingFor.TIME
 
 
-_RANKS = {Awaited.TIME: 0, Awaited.RELEASE: 1, Awaited.PERSON: 2}
+_RANKS = {WaitingFor.TIME: 0, WaitingFor.RELEASE: 1, WaitingFor.PERSON: 2}
 
 
 STANDSTILL_AFTER = 15.0

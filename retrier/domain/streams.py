@@ -186,7 +186,7 @@ def tells_held(why: str) -> bool:
     return _HELD in why.lower()
 
 
-def tell_held(head: Head) -> str:
+def describe_hold(head: Head) -> str:
     """Say what holds a message, and what that one waits for."""
     return f"{_HELD} {head.unique_message_id} (stream {head.stream_id}), {tell_state(head)}"
 
@@ -201,14 +201,14 @@ def tell_state(head: Head) -> str:
         return f"which is not retried now: {head.waits_because}"
     match head.disposition:
         case Disposition.SCHEDULED:
-            return _tell_scheduled(head)
+            return _describe_scheduled(head)
         case Disposition.DEAD:
             return "which is dead: archive, resolve or revive it, or release the stream"
         case Disposition.MANUAL:
             return "which waits for a person"
 
 
-def _tell_scheduled(head: Head) -> str:
+def _describe_scheduled(head: Head) -> str:
     if head.is_due:
         return "which is due, and is retried when its turn comes"
     due = f" at {show_time(head.retry_at)}" if head.retry_at else ""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from retrier.domain.failed_message import Noteworthy
-from retrier.domain.receipt import Recorded
+from retrier.domain.recording import Recorded
 from retrier.events.event import Event
 
 

@@ -1,4 +1,4 @@
-"""What both faces are built from: places for requests at work, looks at queues, policies."""
+"""What both faces are built from: who asks, places for requests at work, looks at queues, policies."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
+from fastapi import Request
+
+from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError
 from retrier.gateway import Gateway
@@ -15,6 +18,34 @@ from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 from retrier.store.policies import Bounds, SimulatedBefore, simulate_policies
 from retrier.store.previews import By, Preview
+
+LONGEST_NAME = 200
+"""Characters, of up to four bytes each."""
+_MOST_BYTES = 4 * LONGEST_NAME
+LONGEST_KEY = 255
+"""Characters of an idempotency key."""
+NOBODY = "anonymous"
+
+
+def one_line(text: str, most: int) -> str:
+    """Return text in one printable line of at most so many bytes."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return clean(line.strip(), most).strip()
+
+
+def name_of(request: Request, otherwise: str = "") -> str:
+    """Return the name that a request gives, or the other one; NOBODY if there is neither."""
+    # Header bytes come as Latin-1, but most are UTF-8.
+    told = request.headers.get("x-retrier-user", "").encode("latin-1", "replace")
+    name = one_line(told.decode("utf-8", "replace") or otherwise, _MOST_BYTES)
+    return name[:LONGEST_NAME].strip() or NOBODY
+
+
+def asked_by(request: Request, otherwise: str = "") -> str:
+    """Return who asks and from where, as it is shown with what is asked for."""
+    address = request.client.host if request.client else "unknown address"
+    return f"{name_of(request, otherwise)} ({address})"
+
 
 AT_WORK = 8
 """Requests of a kind at work at once: each may hold a thread and a database connection."""
@@ -77,7 +108,7 @@ _SIMULATION_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class MissingQueues:
     """Which queues the broker does not have.
 
     `unsure` says of single queues why it is not known; `why_not` says why the look ended early.
@@ -88,12 +119,12 @@ class Sight:
     why_not: str | None = None
 
 
-def see_nothing(_queues: Sequence[str]) -> Sight:
+def see_nothing(_queues: Sequence[str]) -> MissingQueues:
     """Take every queue for existing, without a look."""
-    return Sight()
+    return MissingQueues()
 
 
-def warnings_of(found: Preview, seen: Sight) -> Iterator[tuple[str, str]]:
+def warnings_of(found: Preview, seen: MissingQueues) -> Iterator[tuple[str, str]]:
     """Yield the kind and the words of what is to be known before a retry, missing queues aside."""
     for queue, why_not in sorted(seen.unsure.items()):
         yield "not_looked_at", f"It is not known whether the queue {queue} exists: {why_not}."
@@ -136,7 +167,7 @@ class FaceParts:
     gateway: Gateway
     version: str
     health: Callable[[], Health] = dict
-    look_at: Callable[[Sequence[str]], Sight] = see_nothing
+    look_at: Callable[[Sequence[str]], MissingQueues] = see_nothing
     policies: Callable[[], InForce] = have_none
     session_id: str = ""
     reads: Places = field(default_factory=Places)

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from retrier.clock import Clock
 from retrier.domain.failed_message import Noteworthy, Received
-from retrier.domain.receipt import Recorded
+from retrier.domain.recording import Recorded
 from retrier.domain.wire import Delivery
 from retrier.errors import (
     BrokerUnavailable,
@@ -165,7 +165,7 @@ def _judge(queue: str, look: QueueLook, *, dead_letters: bool | None) -> Inspect
     return Usable(look=look, doubt=doubt, unseen=dead_letters is None)
 
 
-def tell_delivery_limit(limit: DeliveryLimit, *, dead_letters: bool | None) -> str:
+def describe_delivery_limit(limit: DeliveryLimit, *, dead_letters: bool | None) -> str:
     """Return what happens on an error queue with a delivery limit, and where nobody sees it.
 
     A window comes back at each crash and each lost connection, and the database may be away.

@@ -35,7 +35,7 @@ from retrier.domain.copies import PROBE_BODY
 from retrier.domain.streams import find_said
 from retrier.errors import ConfigurationError
 from retrier.integrations.failures import (
-    Confirmation,
+    ConfirmationMessage,
     FailedTask,
     add_steps,
     describe_failure,
@@ -48,8 +48,8 @@ from retrier.integrations.handover import (
     Deed,
     Handover,
     Handovers,
-    Hold,
     Metrics,
+    UnackedHold,
     describe_task,
     settle,
 )
@@ -64,7 +64,7 @@ _NACKED = "MessageNacked"
 """What Kombu raises when the queue refuses a message; it has no other name for us here."""
 
 
-class NotTaken(Exception):
+class PublishRefused(Exception):
     """The broker did not take a message over."""
 
 
@@ -85,7 +85,7 @@ class Publication:
 def describe(error: Exception) -> str:
     """Say why something was not published. Other texts than these may quote the message."""
     is_of_the_broker = getattr(error, "reply_code", 0)
-    is_harmless = is_of_the_broker or isinstance(error, NotTaken | OSError)
+    is_harmless = is_of_the_broker or isinstance(error, PublishRefused | OSError)
     return f"{type(error).__name__}: {error}" if is_harmless else type(error).__name__
 
 
@@ -145,7 +145,7 @@ class _Line:
         self._connect()
         try:
             self._send(publication, headers)
-        except (NotTaken, TimeoutError):
+        except (PublishRefused, TimeoutError):
             raise
         except Exception:  # noqa: BLE001 - Kombu's list of errors differs from broker to broker
             return False
@@ -171,11 +171,13 @@ class _Line:
             # what broke the connection ends it.
             self.drop()
             if type(error).__name__ == _NACKED:
-                raise NotTaken(f"the queue {publication.queue} refuses it: is it full?") from error
+                raise PublishRefused(
+                    f"the queue {publication.queue} refuses it: is it full?"
+                ) from error
             raise
         self._used = self._clock.monotonic()
         if self._returned:
-            raise NotTaken(f"there is no queue {publication.queue}")
+            raise PublishRefused(f"there is no queue {publication.queue}")
 
     def _connect(self) -> None:
         """Have a connection; not one that lay idle: what stands in between may have forgotten it."""
@@ -310,7 +312,7 @@ def name_node(consumer: Any) -> str | None:
     return str(getattr(consumer, "hostname", "")) or None
 
 
-def make_confirming(confirmation: Confirmation) -> Publication:
+def make_confirming(confirmation: ConfirmationMessage) -> Publication:
     """Return the message that confirms a retry."""
     headers = confirmation.headers
     return Publication(queue=confirmation.queue, headers=headers, shorter=headers)
@@ -428,7 +430,7 @@ def _make_request_class(base: Any, reporter: Reporter, consumer: Any) -> Any:
 
         retrier_consumer = consumer
         retrier_told = False
-        retrier_hold: Hold | None = None
+        retrier_hold: UnackedHold | None = None
 
     return Request
 
@@ -474,7 +476,7 @@ def _holding(request: Any) -> Iterator[None]:
     if hold is not None:  # a time limit is told by two ways, one within the other or behind it
         yield
         return
-    hold = request.retrier_hold = Hold()
+    hold = request.retrier_hold = UnackedHold()
     try:
         yield
     finally:
@@ -573,9 +575,9 @@ class Installation:
         consumer: Any,
         process: int,
         tell: Callable[[], Problem],
-        hold: Hold | None = None,
+        hold: UnackedHold | None = None,
     ) -> None:
-        rebuild = partial(tell_task, name, task_id, message, consumer)
+        rebuild = partial(describe_celery_task, name, task_id, message, consumer)
         try:
             failed = FailedTask(
                 queue=find_queue(message, consumer),
@@ -619,7 +621,7 @@ class Installation:
         )
 
 
-def tell_task(name: str, task_id: str, message: Any, consumer: Any) -> str:
+def describe_celery_task(name: str, task_id: str, message: Any, consumer: Any) -> str:
     """Return what is needed to rebuild a task. Never raises."""
     try:
         queue, headers = find_queue(message, consumer), message.headers or {}

@@ -36,7 +36,7 @@ class FailedTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
+class ConfirmationMessage:
     """What tells Retrier that a retry succeeded: an empty message with these headers."""
 
     queue: str
@@ -75,14 +75,14 @@ def keep_headers(given: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in given.items() if not _is_old(name)}
 
 
-def make_confirmation(given: Mapping[str, object], at: datetime) -> Confirmation | None:
+def make_confirmation(given: Mapping[str, object], at: datetime) -> ConfirmationMessage | None:
     """Return the confirmation of a message with these headers; None if nobody waits for it."""
     unique_id = given.get(headers.UNIQUE_MESSAGE_ID)
     queue = given.get(headers.ACKNOWLEDGEMENT_QUEUE)
     if not (isinstance(unique_id, str) and unique_id and isinstance(queue, str) and queue):
         return None
     stamps = {headers.RETRY_SUCCESSFUL: at.isoformat(), headers.UNIQUE_MESSAGE_ID: unique_id}
-    return Confirmation(queue=queue, headers=stamps)
+    return ConfirmationMessage(queue=queue, headers=stamps)
 
 
 def _is_old(name: str) -> bool:

@@ -233,7 +233,7 @@ def _call(paid: Callable[[], None]) -> None:
         LOG.exception("a task whose failure was published late cannot be acknowledged")
 
 
-class Hold:
+class UnackedHold:
     """Keeps a task from being acknowledged until its failure is published."""
 
     def __init__(self) -> None:
@@ -259,7 +259,7 @@ class Hold:
             act()
 
 
-def settle(hold: Hold | None, act: Callable[[], object]) -> None:
+def settle(hold: UnackedHold | None, act: Callable[[], object]) -> None:
     """Settle a task; or leave it to who publishes its failure."""
     if hold is None or not hold.keep(act):
         act()
@@ -293,7 +293,7 @@ class Handover:
     publish_late: Callable[[], None]
     describe: Callable[[Exception], str]
     size: int = 0
-    hold: Hold | None = None
+    hold: UnackedHold | None = None
     settle_by: Callable[[Callable[[], None]], object] = call
     is_void: Callable[[], bool] = never
     rebuild: Callable[[], str] | None = None

@@ -40,13 +40,13 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedDelays:
     """The nth of a list that is not empty, then its last."""
 
     delays: tuple[timedelta, ...]
 
 
-Backoff = Exponential | Linear | Fixed | Listed
+Backoff = Exponential | Linear | Fixed | ListedDelays
 
 
 def delay_after(backoff: Backoff, failures: int) -> timedelta:
@@ -59,7 +59,7 @@ def delay_after(backoff: Backoff, failures: int) -> timedelta:
             return _at_most(cap, first.total_seconds() + step.total_seconds() * before)
         case Fixed(first=first):
             return first
-        case Listed(delays=delays):
+        case ListedDelays(delays=delays):
             return delays[min(before, len(delays) - 1)]
         case _ as never:
             assert_never(never)

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar, assert_never
 from retrier.domain.breakers import BreakerTerms
 from retrier.domain.decision import AGAIN, Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.failed_message import LastWord
-from retrier.domain.receipt import Standing, Stands, what_stands
+from retrier.domain.recording import Standing, Stands, what_stands
 from retrier.domain.retry_batch import Ejected
 from retrier.domain.streams import StreamRule
 from retrier.domain.text import COLUMN_BYTES, clean

@@ -19,7 +19,7 @@ _MIDDLE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class RuleDecision:
     """A decision and the rule that made it; None if no rule did."""
 
     rule: str | None
@@ -38,16 +38,16 @@ class StoredFailure:
     facts: Facts
     failures: int
     reason: str | None
-    verdict: Verdict
+    verdict: RuleDecision
     copy_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class DecisionChange:
     """What was decided, and what would be."""
 
-    old: Verdict
-    new: Verdict
+    old: RuleDecision
+    new: RuleDecision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Sample:
     """One failure that would be decided differently, and why."""
 
     failure: StoredFailure
-    change: Change
+    change: DecisionChange
     reason: str
     why: str | None
 
@@ -66,7 +66,7 @@ class Simulated:
 
     judged: int
     oldest: datetime | None
-    counts: Mapping[Change, int]
+    counts: Mapping[DecisionChange, int]
     samples: tuple[Sample, ...]
 
 
@@ -75,8 +75,8 @@ class Simulation:
 
     def __init__(self, policies: PolicySet) -> None:
         self._policies = policies
-        self._counts: Counter[Change] = Counter()
-        self._first: dict[Change, Sample] = {}
+        self._counts: Counter[DecisionChange] = Counter()
+        self._first: dict[DecisionChange, Sample] = {}
         self._others: list[Sample] = []
         self._oldest: datetime | None = None
 
@@ -89,7 +89,7 @@ class Simulation:
             dice=lambda: _MIDDLE,
         )
         judged = unless_copy(judged, failure.copy_of)
-        change = Change(old=failure.verdict, new=_verdict_of(judged.decision))
+        change = DecisionChange(old=failure.verdict, new=_verdict_of(judged.decision))
         self._counts[change] += 1
         self._oldest = min(self._oldest or failure.received_at, failure.received_at)
         if change.old != change.new:
@@ -117,13 +117,13 @@ def rule_of(policy: str | None) -> str | None:
     return None if policy is None else policy.partition("@")[0]
 
 
-def _verdict_of(decision: Decision) -> Verdict:
+def _verdict_of(decision: Decision) -> RuleDecision:
     match decision:
         case RetryAt(policy=policy):
-            return Verdict(rule=rule_of(policy), decision=Disposition.SCHEDULED)
+            return RuleDecision(rule=rule_of(policy), decision=Disposition.SCHEDULED)
         case Dead(policy=policy):
-            return Verdict(rule=rule_of(policy), decision=Disposition.DEAD)
+            return RuleDecision(rule=rule_of(policy), decision=Disposition.DEAD)
         case Manual(policy=policy):
-            return Verdict(rule=rule_of(policy), decision=Disposition.MANUAL)
+            return RuleDecision(rule=rule_of(policy), decision=Disposition.MANUAL)
         case _ as never:
             assert_never(never)

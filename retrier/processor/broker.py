@@ -19,7 +19,7 @@ from retrier.domain.processor_work import (
 from retrier.domain.wire import Delivery, Outcome, Outgoing
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.transport.seam import Awaited, Consumer, Publisher, Queues, Transport, Trial
+from retrier.transport.seam import Consumer, Publisher, Queues, Transport, TrialReport, Unsettled
 
 
 class Progress:
@@ -78,7 +78,7 @@ class Progress:
         finally:
             self._note(wait=before, waiting_since=self._clock.monotonic())
 
-    def awaits(self, awaited: Awaited) -> None:
+    def awaits(self, awaited: Unsettled) -> None:
         """Note what a publisher waits for: the end of an alarm, confirms, or the broker itself."""
         if awaited.blocked:
             self._note(wait=ForAlarm())
@@ -230,7 +230,7 @@ class AttendedTransport:
             inner = self._inner.queues()
         return cast("Queues", _Attended(inner, self._progress))
 
-    def try_out(self, staging_queue: str) -> Trial:
+    def try_out(self, staging_queue: str) -> TrialReport:
         """See the seam."""
         with self._progress.waiting(ForBroker()):
             return self._inner.try_out(staging_queue)
@@ -244,7 +244,7 @@ class AttendedPublisher:
         self._progress = progress
 
     @property
-    def awaited(self) -> Awaited:
+    def awaited(self) -> Unsettled:
         """See the seam."""
         return self._inner.awaited
 

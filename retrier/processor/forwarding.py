@@ -87,7 +87,7 @@ class ReadyRetry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class WindowSettlement:
     """The outcomes of a window, sorted by what to do next.
 
     `result` is to be recorded, `settled` to be acked after that, and `doubtful` to be sent again
@@ -118,7 +118,7 @@ class Suspect:
         return suspect, _judge(outcome, breaks)
 
 
-def settle(window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]) -> Settlement:
+def settle(window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]) -> WindowSettlement:
     """Sort a window by its outcomes.
 
     What a closed channel left unsettled is `doubtful`. What a lost connection left unsettled is in
@@ -140,7 +140,7 @@ def settle(window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]) -> Settlem
                 lost = reason
             case _ as never:
                 assert_never(never)
-    return Settlement(
+    return WindowSettlement(
         result=WindowResult(forwarded=tuple(forwarded), reverted=tuple(reverted)),
         settled=tuple(settled),
         doubtful=tuple(doubtful),
@@ -362,7 +362,7 @@ class ForwardingRun:
         droppable = (*self.droppable, first.copy.delivery)
         return replace(self, doubtful=rest, droppable=droppable), ()
 
-    def settled(self, settlement: Settlement, now: float) -> "ForwardingRun":
+    def settled(self, settlement: WindowSettlement, now: float) -> "ForwardingRun":
         """Note the outcomes of a window; its doubtful retries will be sent again, one by one."""
         doubtful = (*self.doubtful, *settlement.doubtful)
         run = replace(self, doubtful=doubtful, quiet_since=now)

@@ -10,7 +10,7 @@ from retrier.errors import LeaseLost
 from retrier.events.event import Emit, ignore
 from retrier.events.processor import LeaseHeld, LeaseHeldLong
 from retrier.store.engine.database import Database
-from retrier.store.engine.transaction import Hold
+from retrier.store.engine.transaction import LeaseHold
 from retrier.store.lease import (
     LONGEST_HOLD,
     Fence,
@@ -152,7 +152,7 @@ class Lease:
         if fence is not None:
             release_lease(self._db, fence)
 
-    def _tell(self, hold: Hold) -> None:
+    def _tell(self, hold: LeaseHold) -> None:
         """Tell how long a transaction has held the lease; of a kind that is slow, now and then."""
         self._emit(LeaseHeld(verb=hold.verb, seconds=hold.seconds))
         if hold.seconds <= LONGEST_HOLD:

@@ -147,9 +147,9 @@ class Marking:
             return turned
         match opened:
             case OpenedBatch():
-                self._tell_marked(self._claim(opened), began)
+                self._emit_marked(self._claim(opened), began)
             case MarkedBatch():
-                self._tell_marked(opened, began)
+                self._emit_marked(opened, began)
             case CanaryJudged():
                 context.emit(_judged(opened))
             case CanaryHeld():
@@ -179,7 +179,7 @@ class Marking:
             move_to_staging(context.db, context.lease.fence, opened.batch_id)
         return marked
 
-    def _tell_marked(self, marked: MarkedBatch, began: float) -> None:
+    def _emit_marked(self, marked: MarkedBatch, began: float) -> None:
         context, operation_id = self._context, marked.operation_id
         self._note_look(marked, began)
         match marked.end:
@@ -196,7 +196,7 @@ class Marking:
             ):
                 return
             case None:
-                self._tell_batch(marked, began)
+                self._emit_batch(marked, began)
             case _ as never:
                 assert_never(never)
 
@@ -212,7 +212,7 @@ class Marking:
             marks[marked.operation_id] = marked.mark
         self._held = HeldLooks(marks=marks, after=wait_for_look(self._held.after, took))
 
-    def _tell_batch(self, marked: MarkedBatch, began: float) -> None:
+    def _emit_batch(self, marked: MarkedBatch, began: float) -> None:
         if marked.claimed:
             self._give_turn(marked)
             event = BatchMarked(

@@ -264,7 +264,7 @@ class OutgoingSender:
         refused = {**broken, **result.refused}
         settle_outgoing(self._context.db, result.sent, refused, REFUSED_WAIT)
         self._note(copies, result)
-        self._tell_put_off(copies, refused)
+        self._emit_put_off(copies, refused)
         if result.lost is not None:
             raise BrokerUnavailable(result.lost)
 
@@ -327,7 +327,7 @@ class OutgoingSender:
             self._held.hold(queue, reason, now, certain=len(copies) > 1)
         self._suspects = result.suspects or max(0, self._suspects - 1)
 
-    def _tell_put_off(self, copies: Sequence[WaitingCopy], refused: dict[int, str]) -> None:
+    def _emit_put_off(self, copies: Sequence[WaitingCopy], refused: dict[int, str]) -> None:
         """Report the copies that are put off for the first time; each is tried every minute."""
         new = [each for each in copies if each.outgoing_id in refused and not each.put_off]
         if new:

@@ -16,7 +16,7 @@ _LONGEST = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class RetentionJob:
     """Deletes chunk by chunk, with pauses, in a thread beside the processor's.
 
     Everything durable is in the database: after a kill the next sweep finds what is left.

@@ -15,7 +15,7 @@ from retrier.settings.fields import KeyPath, Section, redact
 from retrier.settings.model import (
     BrokerTls,
     ErrorQueue,
-    Place,
+    SettingPath,
     Settings,
     find_clashes,
     name_own_queues,
@@ -122,7 +122,7 @@ def describe(error: ErrorDetails, variables: Mapping[KeyPath, str]) -> str:
     return word(error["loc"], _explain(error), variables)
 
 
-def word(place: Place, text: str, variables: Mapping[KeyPath, str]) -> str:
+def word(place: SettingPath, text: str, variables: Mapping[KeyPath, str]) -> str:
     """Return one line: `place`, the problem `text`, and the environment variable, if one set it."""
     keys = tuple(str(part) for part in place)
     variable = next((found for end in (3, 2, 1) if (found := variables.get(keys[:end]))), None)
@@ -130,7 +130,7 @@ def word(place: Place, text: str, variables: Mapping[KeyPath, str]) -> str:
     return f"{redact(_show_place(place))}: {text}{origin}"
 
 
-def _show_place(place: Place) -> str:
+def _show_place(place: SettingPath) -> str:
     parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]
     return "".join(parts).removeprefix(".")
 
@@ -179,7 +179,7 @@ def _show_text(text: str) -> str:
     return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
-def _fields_at(place: Place) -> list[str]:
+def _fields_at(place: SettingPath) -> list[str]:
     match place:
         case ():
             return list(Settings.model_fields)

@@ -34,7 +34,7 @@ from retrier.settings.fields import (
 )
 from retrier.settings.policies import BreakersSection, PoliciesSection
 
-Problem = tuple[tuple[str, ...], str]
+SettingProblem = tuple[tuple[str, ...], str]
 
 _FILES = ("ca", "certificate", "key")
 
@@ -69,7 +69,7 @@ class BrokerTls(BaseModel):
     verify: bool = True
 
 
-def find_tls_clashes(tree: Mapping[str, object]) -> Iterator[Problem]:
+def find_tls_clashes(tree: Mapping[str, object]) -> Iterator[SettingProblem]:
     """Find what does not go together in `broker.tls`; reads values that are not checked yet."""
     match tree:
         case {"broker": {"tls": dict(tls), **broker}}:
@@ -78,7 +78,7 @@ def find_tls_clashes(tree: Mapping[str, object]) -> Iterator[Problem]:
             return
 
 
-def _find_clashes(tls: Mapping[Any, Any], url: object) -> Iterator[Problem]:
+def _find_clashes(tls: Mapping[Any, Any], url: object) -> Iterator[SettingProblem]:
     urls = [url] if isinstance(url, str) else url if isinstance(url, list | tuple) else [""]
     # A file that does not exist is a problem of its own.
     files = {name: str(tls[name]) for name in _FILES if Path(str(tls.get(name) or "")).is_file()}
@@ -115,8 +115,8 @@ _INSTANCE = re.compile(r"[A-Za-z0-9._-]+")
 _ERROR_QUEUE = "error"
 """The error queue if none is named."""
 
-Place = tuple[int | str, ...]
-Clash = tuple[Place, str]
+SettingPath = tuple[int | str, ...]
+Clash = tuple[SettingPath, str]
 
 
 def staging_queue(instance: str) -> str:

@@ -29,7 +29,7 @@ from retrier.policy.delays import (
     Fixed,
     Jitter,
     Linear,
-    Listed,
+    ListedDelays,
     Preset,
     Spread,
 )
@@ -525,7 +525,7 @@ def _make_backoff(section: BackoffSection) -> Backoff:
         case "fixed":
             return Fixed(first=first)
         case "list":
-            return Listed(delays=section.delays or (LONGEST,))
+            return ListedDelays(delays=section.delays or (LONGEST,))
         case _ as never:
             assert_never(never)
 

@@ -17,11 +17,11 @@ from retrier.domain.archive_operation import (
     AT_ONCE,
     OPPOSITE,
     Act,
+    ActRefusal,
     ArchiveOperation,
     ArchiveOperationState,
     ArchiveRequest,
     ClaimStage,
-    Refusal,
     count_left,
     distinct,
     hash_archive_request,
@@ -45,12 +45,17 @@ from retrier.store.archive_lists import (
 from retrier.store.engine.database import Database, writing
 from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
-from retrier.store.event_log import Entry, tell_asked, tell_completed, tell_of_many
+from retrier.store.event_log import Entry, entry_of_completion, entry_of_many, entry_of_request
 from retrier.store.groups import list_group_archives
 from retrier.store.judging import ensure_standing
 from retrier.store.lease import Fence, share_lease
 from retrier.store.messages import lock_those
-from retrier.store.operation_requests import CreatedOperation, find_keyed, reused, tell_seen
+from retrier.store.operation_requests import (
+    CreatedOperation,
+    entry_of_acknowledgement,
+    find_keyed,
+    reused,
+)
 from retrier.store.retry_ends import leave_batches
 from retrier.store.schedule import first_due_of
 from retrier.store.schema import archive_operation_messages, archive_operations
@@ -101,9 +106,9 @@ class ActionResult:
     """The ids of the messages that changed, and for each other id why not."""
 
     done: tuple[str, ...]
-    refused: Mapping[str, Refusal]
+    refused: Mapping[str, ActRefusal]
 
-    def reason_for(self, unique_id: str) -> Refusal | None:
+    def reason_for(self, unique_id: str) -> ActRefusal | None:
         """Return why the message with this id, as it was given, was left as it was."""
         return self.refused.get(_as_stored(unique_id))
 
@@ -115,7 +120,7 @@ def _as_stored(unique_id: str) -> str:
 def change(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> ActionResult:
     """Do the act to each of these messages that allows it; return why the others do not.
 
-    Part of a larger transaction, which must log the refusals (`tell_refusals`). It ends claims: a
+    Part of a larger transaction, which must log the refusals (`refusal_entries`). It ends claims: a
     message that was claimed but not sent leaves its batch, and its operation counts it as skipped.
     """
     if action.act is not Act.RESOLVE:
@@ -126,7 +131,7 @@ def change(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> Action
     found = _lock(tx, action, wanted)
     numbers = {key: row.number for key, row in found.items()}
     stages = {claim.number: stage_of(claim) for claim in claims.lock(tx, sorted(numbers.values()))}
-    gone = Refusal.UNKNOWN if action.selection is None else Refusal.CHANGED
+    gone = ActRefusal.UNKNOWN if action.selection is None else ActRefusal.CHANGED
     judged = {
         key: _judge(action.act, found[key], stages) if key in found else gone for key in wanted
     }
@@ -144,7 +149,7 @@ def _lock(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> dict[st
     return {row.unique_message_id: row for row in lock_those(tx, ids, again)}
 
 
-def _judge(act: Act, row: StoredRow, stages: Mapping[int, ClaimStage]) -> Refusal | None:
+def _judge(act: Act, row: StoredRow, stages: Mapping[int, ClaimStage]) -> ActRefusal | None:
     stage = stages.get(row.number, ClaimStage.NONE)
     return why_not(act, FailedMessageStatus(row.status), stage)
 
@@ -180,7 +185,7 @@ def _apply(tx: Transaction, action: Action, done: Mapping[int, str]) -> None:
 
 def _tell(action: Action, done: Mapping[int, str]) -> Iterable[Entry]:
     if action.in_bulk:
-        yield tell_of_many(action.act, action.who, action.operation_id, sorted(done))
+        yield entry_of_many(action.act, action.who, action.operation_id, sorted(done))
         return
     kind, words = _DONE[action.act]
     for key in sorted(done.values()):
@@ -193,7 +198,7 @@ def _tell(action: Action, done: Mapping[int, str]) -> Iterable[Entry]:
         )
 
 
-def tell_refusals(action: Action, acted: ActionResult) -> Iterable[Entry]:
+def refusal_entries(action: Action, acted: ActionResult) -> Iterable[Entry]:
     """Yield one entry of the event log for each reason; it names the message if there is only one."""
     for reason in sorted(set(acted.refused.values())):
         keys = [key for key, why in acted.refused.items() if why is reason]
@@ -309,7 +314,7 @@ def do_at_once(tx: Transaction, request: ArchiveRequest, few: Few) -> AskedArchi
         operation_id=operation_id,
     )
     acted = change(tx, action, few.unique_ids)
-    event_log.append(tx, list(tell_refusals(action, acted)))
+    event_log.append(tx, list(refusal_entries(action, acted)))
     cut_off = tx.sql.last_number(tx.conn, NumberSource.FAILURE_SEQ)
     return _add(tx, request, operation_id, {"cut_off": cut_off, **_done(tx, acted)})
 
@@ -332,7 +337,7 @@ def write_down(tx: Transaction, request: ArchiveRequest, cut_off: int) -> AskedA
             for position, unique_id in enumerate(ids, start=1)
         ]
         tx.sql.add_rows(tx.conn, archive_operation_messages, rows)
-    event_log.append(tx, [tell_asked(request, operation_id, total)])
+    event_log.append(tx, [entry_of_request(request, operation_id, total)])
     tx.sql.announce_request(tx.conn)
     return asked
 
@@ -410,7 +415,7 @@ def _read(tx: Transaction, operation_id: str) -> ArchiveOperation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class ChunkCounts:
     """Where a chunk ended, and the counts of its operation from then on."""
 
     cursor: int
@@ -449,7 +454,7 @@ def work_off(
         mine = operations.operation_id == operation.operation_id
         tx.execute(update(archive_operations).where(mine).values(over))
         skipped = sum(counted.because.values())
-        event_log.append(tx, [tell_completed(operation, counted.done, skipped)])
+        event_log.append(tx, [entry_of_completion(operation, counted.done, skipped)])
     return ChunkOutcome(
         done=len(acted.done),
         skipped=sum(counted.because.values()) - before.skipped,
@@ -470,7 +475,7 @@ def _lock_at(tx: Transaction, operation_id: str, cursor: int) -> StoredRow | Non
     return tx.execute(query.with_for_update()).first()
 
 
-def _move_on(tx: Transaction, before: StoredRow, counted: Counted) -> None:
+def _move_on(tx: Transaction, before: StoredRow, counted: ChunkCounts) -> None:
     """Move the cursor of an operation that this transaction has locked, and set its counts."""
     skipped = sum(counted.because.values())
     tx.execute(
@@ -518,7 +523,7 @@ def _act(tx: Transaction, operation: ArchiveOperation, chunk: ArchiveChunk) -> A
         in_bulk=True,
     )
     acted = change(tx, action, chunk.unique_ids)
-    event_log.append(tx, list(tell_refusals(action, acted)))
+    event_log.append(tx, list(refusal_entries(action, acted)))
     if by_name:
         note_refused(tx, operation.operation_id, _by_position(operation, chunk, acted))
     return acted
@@ -551,13 +556,13 @@ def _by_position(
 
 def _count(
     operation: ArchiveOperation, before: StoredRow, chunk: ArchiveChunk, acted: ActionResult
-) -> Counted:
+) -> ChunkCounts:
     more = Counter(str(why) for why in acted.refused.values())
     because = dict(Counter(before.skipped_because) + more)
     done = before.done + len(acted.done)
     if chunk.is_last:
-        because = count_left(operation, because, done, Refusal.CHANGED)
-    return Counted(cursor=chunk.cursor, done=done, because=because)
+        because = count_left(operation, because, done, ActRefusal.CHANGED)
+    return ChunkCounts(cursor=chunk.cursor, done=done, because=because)
 
 
 @writing
@@ -581,7 +586,7 @@ def acknowledge_archives(tx: Transaction, group_id: str, who: str) -> int:
             .where(those, done, operations.acknowledged_at.is_(None))
             .values(acknowledged_at=tx.now)
         )
-        event_log.append(tx, [tell_seen(each, who) for each in seen])
+        event_log.append(tx, [entry_of_acknowledgement(each, who) for each in seen])
     return len(seen)
 
 

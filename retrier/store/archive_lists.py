@@ -11,10 +11,10 @@ from sqlalchemy import Select, case, func, select
 from retrier.domain.archive_operation import (
     AT_ONCE,
     Act,
+    ActRefusal,
     ArchiveOperation,
     ArchiveOperationState,
     ClaimStage,
-    Refusal,
     distinct,
     select_for,
     why_not,
@@ -292,11 +292,11 @@ def preview_archive(tx: Transaction, act: Act, selection: Selection) -> ArchiveP
         .where(*found)
         .group_by(messages.status, _STAGE)
     )
-    counted: Counter[Refusal | None] = Counter()
+    counted: Counter[ActRefusal | None] = Counter()
     for status, stage, number in tx.execute(query):
         counted[why_not(act, FailedMessageStatus(status), ClaimStage[stage])] += number
     if unknown:
-        counted[Refusal.UNKNOWN] = unknown - sum(counted.values())
+        counted[ActRefusal.UNKNOWN] = unknown - sum(counted.values())
     because = {str(why): number for why, number in counted.items() if why is not None and number}
     return ArchivePreview(total=counted[None], skipped_because=because)
 

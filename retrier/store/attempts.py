@@ -23,7 +23,7 @@ from retrier.domain.decision import (
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Failure
 from retrier.domain.folding import message_id_of
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.receipt import Attempt, MessageChange, StoredAttempt
+from retrier.domain.recording import Attempt, MessageChange, StoredAttempt
 from retrier.domain.streams import LOOKED_AT, NO_POSITION, unite
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading

@@ -9,12 +9,12 @@ from sqlalchemy import ColumnElement, Select, and_, exists, false, func, not_, o
 
 from retrier.domain.breakers import (
     Breaker,
+    BreakerEvidence,
     BreakerKey,
     BreakerRules,
     BreakerState,
     BreakerTerms,
-    Evidence,
-    Hand,
+    ManualState,
     Per,
     Trial,
     TrialEnd,
@@ -69,7 +69,7 @@ class SeenBreaker:
     """A breaker, and what there is to decide about it."""
 
     breaker: Breaker
-    evidence: Evidence
+    evidence: BreakerEvidence
     trial: TrialSeen | None
 
 
@@ -95,7 +95,7 @@ def look_at_breakers(tx: Transaction, rules: BreakerRules) -> SeenBreakers:
     seen = (
         SeenBreaker(
             breaker=breaker,
-            evidence=counted.get(breaker.breaker_id, Evidence()),
+            evidence=counted.get(breaker.breaker_id, BreakerEvidence()),
             trial=None if breaker.trial is None else _seen(row),
         )
         for row, breaker in zip(rows, found, strict=True)
@@ -248,7 +248,7 @@ def breaker_from_row(row: StoredRow) -> Breaker:
         else Trial(number=row.trial_number, retry_id=row.trial_retry_id),
         hand=None
         if row.hand is None
-        else Hand(
+        else ManualState(
             state=BreakerState(row.hand),
             until=row.hand_until,
             who=row.hand_who or "",
@@ -299,7 +299,7 @@ def _seen(row: StoredRow) -> TrialSeen:
 
 def _count(
     tx: Transaction, found: Sequence[Breaker], terms: Mapping[int, BreakerTerms | None]
-) -> Mapping[int, Evidence]:
+) -> Mapping[int, BreakerEvidence]:
     """Add up what counts now; only a closed breaker is decided about by that."""
     open_for = {
         each.breaker_id: each
@@ -333,7 +333,7 @@ def _count(
         if given is not None and row.since >= tx.now - given.time:
             within.setdefault(row.breaker_id, []).append(row)
     return {
-        key: Evidence(
+        key: BreakerEvidence(
             sent=int(sum(row.sent for row in within.get(key, ()))),
             failed=int(sum(row.failed for row in within.get(key, ()))),
             confirmed=any(row.confirmed for row in within.get(key, ())),

@@ -25,14 +25,14 @@ from retrier.domain.breakers import (
     BreakerState,
     BreakerTerms,
     Close,
-    Counted,
     EndHand,
-    Hand,
     LookAt,
+    ManualState,
     Moment,
     NoteConfirms,
     Open,
     Per,
+    SentCounts,
     TryOne,
     Verdict,
     add_up,
@@ -175,7 +175,7 @@ def begin_trials(tx: Transaction, batch_id: str, trials: Mapping[int, int]) -> N
 _ADDED = ("sent", "returned", "came_back", "confirmed", "outcomes")
 
 
-def add_counts(tx: Transaction, sums: Mapping[Moment, Counted]) -> None:
+def add_counts(tx: Transaction, sums: Mapping[Moment, SentCounts]) -> None:
     """Add to the rows of this thread, in the order of their keys; one statement for all.
 
     The processor holds the lease meanwhile, and in an outage there are as many as messages.
@@ -308,7 +308,7 @@ def set_breaker(
         before = lock(tx, [key])
     breaker = breaker_from_row(before[str(key)])
     until = None if lasts is None else tx.now + lasts
-    hand = None if until is None else Hand(state=state, until=until, who=who, why=why)
+    hand = None if until is None else ManualState(state=state, until=until, who=who, why=why)
     if state is BreakerState.CLOSED:
         breaker = closed(breaker, tx.now)
     after = replace(breaker, hand=hand, changed_at=tx.now)
@@ -428,7 +428,7 @@ def _moment(claim: StoredRow) -> Moment:
     return claim.breaker_id, claim.sending_since
 
 
-def _count(tx: Transaction, counted: Iterable[tuple[Moment, Counted]]) -> None:
+def _count(tx: Transaction, counted: Iterable[tuple[Moment, SentCounts]]) -> None:
     sums = add_up(counted)
     if not sums:
         return
@@ -468,7 +468,7 @@ def _kept(breaker: StoredRow) -> timedelta:
     return timedelta(milliseconds=breaker.grain_ms) * (GRAINS + 1)
 
 
-def _last(counted: Counted, most: int | None) -> Counted:
+def _last(counted: SentCounts, most: int | None) -> SentCounts:
     """Keep as many outcomes as are looked at; none if only a time is."""
     return replace(counted, outcomes=counted.outcomes[-most:] if most else "")
 

@@ -212,7 +212,7 @@ class Extent:
         """Say whether these are the same rows."""
         return (self.rows, self.sum) == (other.rows, other.sum)
 
-    def and_then(self, page: "Page") -> "Extent":
+    def and_then(self, page: "CopiedPage") -> "Extent":
         """Return the extent of these rows and those of the page behind them."""
         total = sum(_digest(row, page.documents) for row in page.rows)
         return Extent(
@@ -221,7 +221,7 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class CopiedPage:
     """Rows by column name, as `SqlDialect.restore_rows` takes them: JSON is its text."""
 
     rows: Sequence[Mapping[str, Any]]
@@ -235,7 +235,7 @@ def read_pages(
     after: Key | None = None,
     up_to: Key | None = None,
     most: Most = PAGE,
-) -> Iterator[Page]:
+) -> Iterator[CopiedPage]:
     """Yield the rows behind one key, up to another one, or all of them."""
     last = after
     while (end := _find_end(tx, table, most, last, up_to)) is not None:
@@ -284,7 +284,7 @@ def _find_end(
     return tuple(found[max(fitting, 1) - 1][:-1])
 
 
-def _read(tx: Transaction, table: Table, after: Key | None, end: Key) -> Page:
+def _read(tx: Transaction, table: Table, after: Key | None, end: Key) -> CopiedPage:
     columns = [column for column in table.columns if column.computed is None]
     documents = frozenset(column.name for column in columns if is_json(column))
     read = [
@@ -292,7 +292,7 @@ def _read(tx: Transaction, table: Table, after: Key | None, end: Key) -> Page:
     ]
     query = _between(select(*read), table, after, end).execution_options(**{IN_BINARY: True})
     rows = tx.execute(query).mappings().all()
-    return Page(rows=[dict(row) for row in rows], last=end, documents=documents)
+    return CopiedPage(rows=[dict(row) for row in rows], last=end, documents=documents)
 
 
 def _between(query: Select[Any], table: Table, after: Key | None, up_to: Key | None) -> Select[Any]:
@@ -543,7 +543,7 @@ def _begin_anew(tx: Transaction) -> None:
 
 
 @writing
-def _add_page(tx: Transaction, table: Table, page: Page, extent: Extent) -> None:
+def _add_page(tx: Transaction, table: Table, page: CopiedPage, extent: Extent) -> None:
     """Add rows, and write in the same transaction that they are there."""
     tx.sql.restore_rows(tx.conn, table, page.rows)
     progress = {"rows": extent.rows, "sum": f"{extent.sum:x}", "last": write_key(page.last)}

@@ -1,8 +1,8 @@
 """Dead messages: a person revives one, or declares one dead."""
 
 from retrier.domain.archive_operation import (
+    ActRefusal,
     ClaimStage,
-    Refusal,
     why_not_declare_dead,
     why_not_revive,
 )
@@ -27,7 +27,7 @@ State = tuple[FailedMessageStatus, Disposition, ClaimStage]
 
 
 @writing
-def revive(tx: Transaction, request: RetryRequest, unique_id: str) -> CreatedOperation | Refusal:
+def revive(tx: Transaction, request: RetryRequest, unique_id: str) -> CreatedOperation | ActRefusal:
     """Create the operation that retries one dead message; or return why it is not retried.
 
     It stays dead until its retry is issued. The same request under the same idempotency key gives
@@ -39,7 +39,7 @@ def revive(tx: Transaction, request: RetryRequest, unique_id: str) -> CreatedOpe
         return known
     row = _lock(tx, unique_id)
     if row is None:
-        return Refusal.UNKNOWN
+        return ActRefusal.UNKNOWN
     refusal = why_not_revive(*_state_of(tx, row))
     if refusal is not None:
         key, who = row.unique_message_id, request.requested_by
@@ -65,7 +65,7 @@ def declare_dead(
     who: str,
     reason: str | None = None,
     notices: str | None = None,
-) -> Refusal | None:
+) -> ActRefusal | None:
     """Declare one unresolved message dead; return why it is left as it is, or None.
 
     It gets a new failure number: no operation that was asked for earlier takes it, and a claim that
@@ -77,7 +77,7 @@ def declare_dead(
     tx.sql.share_cut_off(tx.conn)
     row = _lock(tx, unique_id)
     if row is None:
-        return Refusal.UNKNOWN
+        return ActRefusal.UNKNOWN
     refusal = why_not_declare_dead(*_state_of(tx, row))
     key = row.unique_message_id
     if refusal is not None:

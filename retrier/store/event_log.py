@@ -370,7 +370,7 @@ _WORDS: Mapping[Act, str] = MappingProxyType(
 )
 
 
-def tell_of_many(act: Act, who: str, operation_id: str | None, numbers: Sequence[int]) -> Entry:
+def entry_of_many(act: Act, who: str, operation_id: str | None, numbers: Sequence[int]) -> Entry:
     """Return the entry for the messages with these numbers, ascending and at least one."""
     return Entry(
         kind=KINDS[act],
@@ -381,7 +381,7 @@ def tell_of_many(act: Act, who: str, operation_id: str | None, numbers: Sequence
     )
 
 
-def tell_asked(request: ArchiveRequest, operation_id: str, total: int) -> Entry:
+def entry_of_request(request: ArchiveRequest, operation_id: str, total: int) -> Entry:
     """Return the entry for a request whose messages are changed chunk by chunk."""
     return Entry(
         kind=f"{request.act}_asked",
@@ -391,7 +391,7 @@ def tell_asked(request: ArchiveRequest, operation_id: str, total: int) -> Entry:
     )
 
 
-def tell_completed(operation: ArchiveOperation, done: int, skipped: int) -> Entry:
+def entry_of_completion(operation: ArchiveOperation, done: int, skipped: int) -> Entry:
     """Return the entry for its end."""
     return Entry(
         kind=f"{operation.act}_completed",

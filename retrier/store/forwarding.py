@@ -289,7 +289,7 @@ def open_window(
     )
     doubtful = sum(each.in_doubt for each in stamped)
     if doubtful and tell_doubt:
-        _tell_doubt(tx, batch, doubtful)
+        _record_doubt(tx, batch, doubtful)
     return OpenedWindow(stamped=stamped, decided=decided)
 
 
@@ -325,7 +325,7 @@ def load_originals(
     return {number: stored.get(attempt) for number, attempt in shown.items()}
 
 
-def _tell_doubt(tx: Transaction, batch: RetryBatch, count: int) -> None:
+def _record_doubt(tx: Transaction, batch: RetryBatch, count: int) -> None:
     text = (
         f"messages of the batch that a crash or a lost connection left in doubt: {count}; they are "
         "sent again, and may arrive twice"

@@ -29,8 +29,8 @@ from sqlalchemy import (
 from retrier.domain.breakers import Breaker, BreakerState, Per, why_all_wait
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import RetryOperation
-from retrier.domain.streams import Head, Stream, tell_held
-from retrier.domain.waiting import IN_TURN, Reason
+from retrier.domain.streams import Head, Stream, describe_hold
+from retrier.domain.wait_reasons import IN_TURN, WaitReason
 from retrier.store.breaker_lists import NOT_CLOSED, breaker_from_row
 from retrier.store.cuts import IS_UNRESOLVED, free_messages, free_now
 from retrier.store.engine.transaction import StoredRow, Transaction
@@ -150,8 +150,8 @@ def hold_by_streams(tx: Transaction) -> LeftOut | None:
     return LeftOut(
         condition=IS_HELD,
         reason="an earlier message of the same stream is open",
-        tell=_tell_first,
-        skip=tell_those_held,
+        tell=_describe_first,
+        skip=describe_held,
         looks_again=True,
     )
 
@@ -161,18 +161,19 @@ def is_any_strict(tx: Transaction) -> bool:
     return bool(tx.execute(_IS_ANY_STRICT).scalar_one())
 
 
-def tell_those_held(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, str]:
+def describe_held(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, str]:
     """Return, for those of these messages that are held, what holds them."""
     if not numbers:
         return {}
     rows = tx.execute(_HELD.where(tx.sql.member(messages.number, sorted(numbers)))).all()
     waits = find_reasons(tx, [row.head_number for row in rows])
     return {
-        row.number: tell_held(head_from_row(row, waits.get(row.head_number, ()))) for row in rows
+        row.number: describe_hold(head_from_row(row, waits.get(row.head_number, ())))
+        for row in rows
     }
 
 
-def head_from_row(row: StoredRow, waits: Sequence[Reason]) -> Head:
+def head_from_row(row: StoredRow, waits: Sequence[WaitReason]) -> Head:
     """Return the head of a row with its columns and `on_its_way`."""
     whys = [each.why for each in waits]
     is_due = IN_TURN in whys
@@ -198,7 +199,7 @@ def find_mark(tx: Transaction) -> str:
     return f"{events}, {counted}, {tx.now.timestamp() // _UNCHANGED_AT_MOST.total_seconds():.0f}"
 
 
-def _tell_first(tx: Transaction, operation: RetryOperation) -> str | None:
+def _describe_first(tx: Transaction, operation: RetryOperation) -> str | None:
     """Say what holds the first message of an operation that is held; None if none is any more."""
     query: Select[Any] = (
         select(messages.number)
@@ -210,7 +211,7 @@ def _tell_first(tx: Transaction, operation: RetryOperation) -> str | None:
     first = tx.execute(query, known).scalar_one_or_none()
     if first is None:
         return None
-    return tell_those_held(tx, [first]).get(first)
+    return describe_held(tx, [first]).get(first)
 
 
 MOST_TRIALS = 200
@@ -286,7 +287,7 @@ def find_left_out(
         condition=condition,
         reason=why_all_wait(held, tx.now) or "",
         trials=trials,
-        tell=partial(_tell_waiting, holders, found),
+        tell=partial(_describe_waiting, holders, found),
     )
 
 
@@ -429,7 +430,7 @@ def _find_first(
     return [(row, row.number) for row in tx.execute(query, known)]
 
 
-def _tell_waiting(
+def _describe_waiting(
     held: Holders, found: Sequence[StoredRow] | None, tx: Transaction, operation: RetryOperation
 ) -> str | None:
     """Say which of these breakers hold messages of an operation; None if none does.

@@ -28,7 +28,7 @@ from retrier.store import attempts, event_log, figures, imports
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
 from retrier.store.event_log import Entry
-from retrier.store.recording import Reception, apply, describe_copy, look_before, tell_apart
+from retrier.store.recording import Reception, apply, classify_received, describe_copy, look_before
 
 ReadImport = Callable[[FailedImport], Received]
 """Returns what an import turns out to be today."""
@@ -127,7 +127,7 @@ def _store(
     read: ReadImport,
     into: Reception,
 ) -> Reimport:
-    told = tell_apart(tx, [read(kept) for kept in ready.values()])
+    told = classify_received(tx, [read(kept) for kept in ready.values()])
     items = dict(zip(ready, told, strict=True))
     failures = {key: item for key, item in items.items() if isinstance(item, Failure)}
     equal, twins = _find_equal(tx, failures), find_twins(failures)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select, update
 
-from retrier.domain.failed_imports import NO_CONTENT, ImportState, Kind, Send, kind_of
+from retrier.domain.failed_imports import NO_CONTENT, ImportKind, ImportState, Send, kind_of
 from retrier.domain.failed_message import FailedImport
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import Plan, hash_words
@@ -304,7 +304,7 @@ def find_send(tx: Transaction, import_id: str) -> FoundSend | None:
     if row is None:
         return None
     nothing = bytes(row.first_bytes or b"") in NO_CONTENT
-    only_confirms = nothing and kind_of(row.reason) is Kind.CONFIRMATION
+    only_confirms = nothing and kind_of(row.reason) is ImportKind.CONFIRMATION
     return FoundSend(send=_listed(row).send, now=tx.now, only_confirms=only_confirms)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from retrier.domain.copies import DeadMessage
 from retrier.domain.decision import Dead, Decided, Judgement, RetryAt, disposition_of
 from retrier.domain.failed_message import Disposition, LastWord, Move
-from retrier.domain.receipt import Attempt, Before, MessageChange
+from retrier.domain.recording import Attempt, Before, MessageChange
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause
 from retrier.domain.retry_operation import (
     STANDING_OPERATION,
@@ -200,7 +200,7 @@ def sum_up_waiting(judgements: Iterable[Judgement]) -> tuple[Decided, ...]:
     return (waiting,) if reasons else ()
 
 
-def tell_what_stands(changes: Iterable[MessageChange]) -> list[Entry]:
+def entries_of_standing(changes: Iterable[MessageChange]) -> list[Entry]:
     """Return events about messages that failed again after a person's last word: one for each word."""
     failed: dict[LastWord, list[str]] = {}
     for change in changes:

@@ -14,7 +14,7 @@ from sqlalchemy import Executable, bindparam, select, update
 from retrier.errors import LeaseLost
 from retrier.store.engine.database import Database, InTransaction, writing
 from retrier.store.engine.sql_dialect import SqlDialect
-from retrier.store.engine.transaction import Hold, HoldWatch, StoredRow, Transaction
+from retrier.store.engine.transaction import HoldWatch, LeaseHold, StoredRow, Transaction
 from retrier.store.schema import processor_lease
 
 lease = processor_lease.c
@@ -82,7 +82,7 @@ A successor waits for it, and so does each renewal; on SQLite everybody waits wh
 """
 
 
-def tell_nobody(_hold: Hold) -> None:
+def notify_nobody(_hold: LeaseHold) -> None:
     """Let nobody know."""
 
 
@@ -95,7 +95,7 @@ class Fence:
 
     epoch: int
     duration: timedelta
-    told: Callable[[Hold], None] = field(default=tell_nobody, repr=False, compare=False)
+    told: Callable[[LeaseHold], None] = field(default=notify_nobody, repr=False, compare=False)
 
 
 def fenced(body: InTransaction[P, T]) -> Callable[Concatenate[Database, Fence, P], T]:

@@ -27,15 +27,22 @@ from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.event_log import Entry
 from retrier.store.holds import (
+    describe_held,
     find_mark,
     hold_by_streams,
     is_any_strict,
     lock_not_closed,
-    tell_those_held,
 )
 from retrier.store.judging import mend_standing
 from retrier.store.lease import Fence, fenced
-from retrier.store.processor_work import PLAIN_TURNS, Sight, Turns, as_cut, find_next, look_ahead
+from retrier.store.processor_work import (
+    PLAIN_TURNS,
+    CutForecast,
+    Turns,
+    as_cut,
+    find_next,
+    look_ahead,
+)
 from retrier.store.retry_ends import (
     CanaryHeld,
     CanaryJudged,
@@ -63,7 +70,7 @@ class OpenedBatch:
     batch_id: str
     operation: RetryOperation
     mark: str | None = None
-    sight: Sight | None = None
+    sight: CutForecast | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +203,7 @@ def cut_batch(
     what_holds: WhatHolds = hold_nothing,
     turns: Turns = PLAIN_TURNS,
     held: HeldLooks = LOOK_AT_ALL,
-    sight: Sight | None = None,
+    sight: CutForecast | None = None,
 ) -> Opened | None:
     """Do so without a look before, or with what was seen of the operation whose turn it is.
 
@@ -369,7 +376,7 @@ def judge_named(
     tx: Transaction, ids: Sequence[str], found: Mapping[str, StoredRow], cut_off: int
 ) -> Mapping[str, str]:
     """Return why some of these ids cannot be retried as things are, as their cut would judge."""
-    held = tell_those_held(tx, _numbers(found)) if is_any_strict(tx) else {}
+    held = describe_held(tx, _numbers(found)) if is_any_strict(tx) else {}
     reasons = {
         key: why_not(found[key], cut_off) or held.get(found[key].number)
         if key in found

@@ -9,8 +9,8 @@ from typing import Any
 from sqlalchemy import LargeBinary, Select, func, select
 
 from retrier.domain.failed_message import FailureGroup
+from retrier.domain.failure_texts import derive
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.shown import derive
 from retrier.domain.streams import show_position
 from retrier.domain.wire import PropertyCodec
 from retrier.store.attempts import ShownAttempt, find_steps, newest_attempts

@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
+from retrier.domain.failure_texts import Shown, derive
 from retrier.domain.selection import Selection
-from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import by_code_point

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sqlalchemy import delete, exists, select
 
-from retrier.domain.shown import digest_of, with_reason
+from retrier.domain.failure_texts import digest_of, with_reason
 from retrier.store.engine.database import Database, bind
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import failed_messages, message_texts, processing_attempts

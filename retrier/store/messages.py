@@ -32,7 +32,7 @@ from retrier.domain.failed_message import (
     Move,
     Resolution,
 )
-from retrier.domain.receipt import MessageChange
+from retrier.domain.recording import MessageChange
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.attempts import (
     NO_POLICY,

@@ -9,11 +9,11 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.processor_work import is_waiting
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import STANDING_OPERATION, RetryOperationState
-from retrier.domain.waiting import (
+from retrier.domain.wait_reasons import (
     Obstacles,
-    Reason,
     WaitingMessage,
-    tell_pace,
+    WaitReason,
+    describe_rate,
     why_message_waits,
 )
 from retrier.store.batches import batch_from_row
@@ -66,13 +66,13 @@ def find_obstacles(tx: Transaction) -> Obstacles:
         stuck=None if stuck is None else stuck.reason or "it is tried again soon",
         stuck_of=None if stuck is None else stuck.operation_id,
         is_paused=standing is not None and standing.state == RetryOperationState.PAUSED,
-        paced=tell_pace(standing.rate) if standing is not None and is_paced else None,
+        paced=describe_rate(standing.rate) if standing is not None and is_paced else None,
     )
 
 
 def find_reasons(
     tx: Transaction, numbers: Sequence[int], held_behind: Mapping[int, str] = _NOTHING
-) -> Mapping[int, tuple[Reason, ...]]:
+) -> Mapping[int, tuple[WaitReason, ...]]:
     """Say why these messages wait, by number; `held_behind` says what holds some in their streams."""
     if not numbers:
         return {}

@@ -21,7 +21,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.schedule import Schedule
 from retrier.domain.text import IdRange
-from retrier.domain.waiting import CLEAR, Obstacles
+from retrier.domain.wait_reasons import CLEAR, Obstacles
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.error_queue_reads import find_why_unread
@@ -37,7 +37,7 @@ from retrier.store.schema import (
     retry_operations,
 )
 from retrier.store.selections import Condition, from_json
-from retrier.store.waiting import find_schedule
+from retrier.store.wait_reasons import find_schedule
 
 ended = ended_retries.c
 claims = failed_message_retries.c
@@ -117,7 +117,7 @@ def count_back(tx: Transaction, operation: RetryOperation) -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class CanaryEvidence:
     """What is known of a canary when it is judged. `unread` says why something may be missing."""
 
     came_back: int
@@ -125,7 +125,7 @@ class Evidence:
     waited_until: datetime
 
 
-def find_evidence(tx: Transaction, operation: RetryOperation) -> Evidence:
+def find_evidence(tx: Transaction, operation: RetryOperation) -> CanaryEvidence:
     """Return what is known of the canary of an operation, which waits for its verdict.
 
     Confirmations of all that did not come back are enough; else the error queues must have been
@@ -136,7 +136,7 @@ def find_evidence(tx: Transaction, operation: RetryOperation) -> Evidence:
     back, until = operation.failed + _count_failed_again(tx, row.retries), row.waited_until
     missing = operation.sent - back - _count_confirmed(tx, row.retries)
     unread = find_why_unread(tx, until) if missing > 0 else None
-    return Evidence(came_back=back, unread=unread, waited_until=until)
+    return CanaryEvidence(came_back=back, unread=unread, waited_until=until)
 
 
 def _count_confirmed(tx: Transaction, retries: list[tuple[int, str]]) -> int:

@@ -366,11 +366,11 @@ def acknowledge_operation(tx: Transaction, operation_id: str, who: str) -> bool:
 
 def _note_seen(tx: Transaction, found: Sequence[str], who: str) -> bool:
     operations.acknowledge(tx, found)
-    event_log.append(tx, [tell_seen(each, who) for each in found])
+    event_log.append(tx, [entry_of_acknowledgement(each, who) for each in found])
     return bool(found)
 
 
-def tell_seen(operation_id: str, who: str) -> Entry:
+def entry_of_acknowledgement(operation_id: str, who: str) -> Entry:
     """Return the entry of a person who has seen that an operation is over."""
     text = "somebody has seen that it is over"
     return Entry(kind="acknowledged", text=text, who=who, operation_id=operation_id)

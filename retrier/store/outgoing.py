@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, func, or_, select
 from retrier.domain import headers
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.copies import NOTICE_ID, DeadMessage
-from retrier.domain.receipt import Attempt
+from retrier.domain.recording import Attempt
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import IN_BINARY

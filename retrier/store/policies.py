@@ -9,11 +9,11 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, func, select
 
 from retrier.domain.failed_message import Disposition, FailureDetails
-from retrier.domain.shown import read_said
+from retrier.domain.failure_texts import read_said
 from retrier.domain.wire import PropertyCodec
 from retrier.policy.facts import facts_of
 from retrier.policy.policy_set import PolicySet
-from retrier.policy.simulation import Simulated, Simulation, StoredFailure, Verdict, rule_of
+from retrier.policy.simulation import RuleDecision, Simulated, Simulation, StoredFailure, rule_of
 from retrier.store import event_log
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.transaction import StoredRow, Transaction
@@ -233,7 +233,7 @@ def _failure(row: Mapping[Any, Any], codec: PropertyCodec) -> StoredFailure:
         failures=row["failure_count"],
         reason=row["reason"],
         copy_of=row["maybe_copy_of"],
-        verdict=Verdict(rule=rule_of(row["policy"]), decision=Disposition(row["disposition"])),
+        verdict=RuleDecision(rule=rule_of(row["policy"]), decision=Disposition(row["disposition"])),
     )
 
 

@@ -88,7 +88,7 @@ class By(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class PreviewLine:
     """How many messages have the same `key`; `name` is for people."""
 
     key: str
@@ -96,7 +96,7 @@ class Line:
     count: int
 
 
-Counts = Mapping[By, Sequence[Line]]
+Counts = Mapping[By, Sequence[PreviewLine]]
 
 
 def count_by(tx: Transaction, chosen: Select[Any]) -> Counts:
@@ -109,7 +109,9 @@ def count_by(tx: Transaction, chosen: Select[Any]) -> Counts:
     rows = tx.execute(union_all(*parts)).all()
     found = sorted(rows, key=lambda row: (row.by, -row.n, row.key))
     return {
-        By(by): [Line(key=row.key, name=row.name or row.key, count=int(row.n)) for row in same]
+        By(by): [
+            PreviewLine(key=row.key, name=row.name or row.key, count=int(row.n)) for row in same
+        ]
         for by, same in groupby(found, attrgetter("by"))
     }
 
@@ -217,7 +219,7 @@ class Preview:
         """How many messages would be sent."""
         return sum(line.count for line in self.lines(By.ALL))
 
-    def lines(self, by: By) -> Sequence[Line]:
+    def lines(self, by: By) -> Sequence[PreviewLine]:
         """Return the largest counts, at most 50 of them."""
         return self.counts.get(by, ())
 

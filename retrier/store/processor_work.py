@@ -16,7 +16,7 @@ from sqlalchemy import Select, and_, case, exists, false, func, or_, select, uni
 from sqlalchemy.sql import ColumnElement
 
 from retrier.domain.breakers import Breaker, BreakerRules
-from retrier.domain.processor_work import Queue
+from retrier.domain.processor_work import WorkQueue
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.domain.retry_operation import (
     ALIVE,
@@ -54,7 +54,7 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
-from retrier.store.waiting import find_schedule
+from retrier.store.wait_reasons import find_schedule
 
 batches = retry_batches.c
 claims = failed_message_retries.c
@@ -204,7 +204,7 @@ PLAIN_TURNS = Turns()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class CutForecast:
     """What a cut of this operation would take, as long as the operation and these breakers are so.
 
     `left_out` has no conditions any more: only the trials, and if nothing is left to cut, the
@@ -220,7 +220,9 @@ class Sight:
 
 
 @reading
-def look_at_next(tx: Transaction, turns: Turns, held: HeldLooks, *, may_hold: bool) -> Sight | None:
+def look_at_next(
+    tx: Transaction, turns: Turns, held: HeldLooks, *, may_hold: bool
+) -> CutForecast | None:
     """Look what the next cut would take; None if it need not be looked for, or if it is nothing.
 
     Not for messages named by id, of which a cut reads as many rows as it takes. `may_hold`: there
@@ -240,7 +242,7 @@ def look_at_next(tx: Transaction, turns: Turns, held: HeldLooks, *, may_hold: bo
     coming_back = find_coming_back(tx, turns.rules) if by_policy else ()
     cut = cuts.look(tx, begun, left_out, coming_back)
     seen = None if left_out is None else _as_seen(tx, begun, cut, left_out)
-    return Sight(operation=operation, mark=mark, breakers=breakers, cut=cut, left_out=seen)
+    return CutForecast(operation=operation, mark=mark, breakers=breakers, cut=cut, left_out=seen)
 
 
 def as_cut(operation: RetryOperation, turns: Turns) -> RetryOperation:
@@ -276,7 +278,7 @@ SHOWN_OPERATIONS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Processor:
+class LeaseState:
     """The lease; nobody holds it if `is_held` is false. `forwarding` is the batch in Forwarding."""
 
     is_held: bool
@@ -294,15 +296,15 @@ class Processor:
 class ProcessorState:
     """The processor (None before the first one), and what there is to do."""
 
-    processor: Processor | None
-    queue: Queue
+    processor: LeaseState | None
+    queue: WorkQueue
 
 
 @reading
 def find_processor(tx: Transaction) -> ProcessorState:
     """Return the lease and the work as they are now. Raises DatabaseUnavailable."""
     operations = _find_operations(tx)
-    queue = Queue(
+    queue = WorkQueue(
         batches=_find_batches(tx),
         operations=operations,
         at=tx.now,
@@ -312,13 +314,13 @@ def find_processor(tx: Transaction) -> ProcessorState:
     return ProcessorState(processor=_find_holder(tx), queue=queue)
 
 
-def _find_holder(tx: Transaction) -> Processor | None:
+def _find_holder(tx: Transaction) -> LeaseState | None:
     row = tx.execute(select(processor_lease)).mappings().one_or_none()
     if row is None:
         return None
     names = "epoch session_id host pid acquired_at renewed_at expires_at"
     pointer = select(retry_batch_now_forwarding.c.batch_id)
-    return Processor(
+    return LeaseState(
         **{name: row[name] for name in names.split()},
         is_held=row["session_id"] is not None and row["expires_at"] > tx.now,
         forwarding=tx.execute(pointer).scalar_one_or_none(),

@@ -19,9 +19,10 @@ from retrier.domain.failed_message import (
     RetryEnd,
     Stamped,
 )
+from retrier.domain.failure_texts import searched_text
 from retrier.domain.folding import candidate_ids, fold, ids_apart, named_ids
 from retrier.domain.identity import is_guid
-from retrier.domain.receipt import (
+from retrier.domain.recording import (
     Before,
     Known,
     MessageChange,
@@ -30,7 +31,6 @@ from retrier.domain.receipt import (
     StoredAttempt,
     StoredMessage,
 )
-from retrier.domain.shown import searched_text
 from retrier.overlap import WhileInFlight, is_sure, nothing_else
 from retrier.policy.policy_set import WAITING, Judge, Policies
 from retrier.store import (
@@ -64,10 +64,10 @@ from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.event_log import Entry
 from retrier.store.judging import (
     JudgedMessage,
+    entries_of_standing,
     follow_up,
     judge_attempts,
     sum_up_waiting,
-    tell_what_stands,
 )
 from retrier.store.retry_ends import end_claims
 
@@ -99,7 +99,7 @@ class Applied:
     decided: Sequence[Decided]
 
 
-def tell_apart(tx: Transaction, received: Sequence[Received]) -> Sequence[Judged | OwnCopy]:
+def classify_received(tx: Transaction, received: Sequence[Received]) -> Sequence[Judged | OwnCopy]:
     """Decide what each message is (decision 0020); without any stamps no query is needed."""
     stamped = [item for item in received if isinstance(item, Stamped)]
     if not stamped:
@@ -150,7 +150,7 @@ def _record(
     into: Reception,
     make_sure: Callable[[], None],
 ) -> Recorded:
-    judged = tell_apart(tx, received)
+    judged = classify_received(tx, received)
     confirmed = [item for item in judged if isinstance(item, Confirmation)]
     copies = [item for item in judged if isinstance(item, OwnCopy)]
     refused = [item for item in judged if isinstance(item, FailedImport)]
@@ -487,7 +487,7 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
         decided = follow_up(tx, list(_decided(newest)), policies)
     else:
         decided = sum_up_waiting(each.judgement for each in _decided(newest))
-    event_log.append(tx, tell_what_stands(receipt.changes))
+    event_log.append(tx, entries_of_standing(receipt.changes))
     return Applied(
         came_back=_end_retries(tx, receipt.changes, numbers),
         reasons=Counter(each.judgement.failure_reason for each in stored),

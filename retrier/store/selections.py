@@ -19,6 +19,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.failure_texts import fold
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.selection import (
     OF_PLACE,
@@ -27,7 +28,6 @@ from retrier.domain.selection import (
     bounds_of,
     chosen_parts,
 )
-from retrier.domain.shown import fold
 from retrier.policy.reasons import GATEWAY_CODES, HANDLER_EXCEPTION, find_named
 from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.sql_dialect import NumberSource, SqlDialect, contains

@@ -17,8 +17,8 @@ from retrier.domain.streams import (
     Released,
     Stream,
     UnknownStream,
+    describe_hold,
     show_position,
-    tell_held,
 )
 from retrier.store import event_log, messages, operations
 from retrier.store.engine.database import reading, writing
@@ -31,10 +31,10 @@ from retrier.store.holds import (
     IN_ORDER,
     IN_STREAMS,
     IS_HELD,
+    describe_held,
     head_from_row,
     is_any_strict,
     of_stream,
-    tell_those_held,
 )
 from retrier.store.message_lists import Page, PageRequest
 from retrier.store.obstacles import find_reasons
@@ -142,7 +142,7 @@ def find_stream(tx: Transaction, stream: Stream, page: PageRequest) -> StreamDet
         .limit(page.size)
         .offset(page.offset)
     )
-    why = tell_held(listed.head)
+    why = describe_hold(listed.head)
     items = tuple(_message(dict(row), why) for row in tx.execute(query).mappings())
     return StreamDetails(listed=listed, messages=Page(items=items, total=listed.open))
 
@@ -240,7 +240,7 @@ def find_place(tx: Transaction, unique_message_id: str) -> PlaceInStream | None:
         released=row.released,
         before=int(before),
         open=in_all,
-        held_because=tell_those_held(tx, [row.number]).get(row.number),
+        held_because=describe_held(tx, [row.number]).get(row.number),
     )
 
 

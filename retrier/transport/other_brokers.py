@@ -21,7 +21,7 @@ from retrier.errors import BrokerUnavailable, ConfigurationError
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.transport import Idling
-from retrier.transport.seam import Awaited, Capabilities, Queues, Trial
+from retrier.transport.seam import Capabilities, Queues, TrialReport, Unsettled
 
 KOMBU_JSON: Any = kombu_json
 """Any, because Kombu has types for half of itself only."""
@@ -70,7 +70,7 @@ class KombuLine:
 class KombuPublisher:
     """Publishes one message after the other."""
 
-    awaited = Awaited()
+    awaited = Unsettled()
 
     def __init__(self, line: KombuLine) -> None:
         self._line = line
@@ -244,6 +244,6 @@ class KombuTransport:
         """Raise BrokerUnavailable: whether a queue exists cannot be asked."""
         raise BrokerUnavailable(f"the broker at {self.place} does not say which queues it has")
 
-    def try_out(self, _staging_queue: str) -> Trial:
+    def try_out(self, _staging_queue: str) -> TrialReport:
         """Try nothing."""
-        return Trial()
+        return TrialReport()

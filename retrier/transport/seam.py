@@ -32,7 +32,7 @@ class Capabilities:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
+class Unsettled:
     """What a publisher waits for: the queues of the messages the broker has not settled yet.
 
     `blocked` says that the broker has reported an alarm, during which it takes no publishes.
@@ -60,7 +60,7 @@ class Publisher(Protocol):
     """Publishes a window of messages and settles every one of them."""
 
     @property
-    def awaited(self) -> Awaited:
+    def awaited(self) -> Unsettled:
         """What the running `publish` waits for; read from within `waiting`."""
         ...
 
@@ -230,7 +230,7 @@ class Queues(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class TrialReport:
     """What was found out by trying: each problem in a sentence, and what could not be tried."""
 
     problems: tuple[str, ...] = ()
@@ -263,7 +263,7 @@ class Transport(Protocol):
         """Connect to look at queues. Raises BrokerUnavailable."""
         ...
 
-    def try_out(self, staging_queue: str) -> Trial:
+    def try_out(self, staging_queue: str) -> TrialReport:
         """Try what retries need: to declare and read the staging queue, and to publish.
 
         Nothing of it stays, and the staging queue itself is not touched. Raises BrokerUnavailable.

@@ -43,7 +43,7 @@ class Overdue(Exception):
     """The broker takes too long: the wait for it ends here."""
 
 
-class Sender:
+class BrokerSender:
     """Opens a connection for each message, so that nothing is left over from the one before."""
 
     def __init__(self, transport: Transport, clock: Clock) -> None:
@@ -63,7 +63,7 @@ class Sender:
         return self._transport.user
 
     @contextmanager
-    def connected(self) -> Iterator["SendLine"]:
+    def connected(self) -> Iterator["BrokerSendLine"]:
         """Give a line to a broker that takes messages at this moment.
 
         Raises BrokerUnavailable when there is none to be had; then nothing was sent.
@@ -72,7 +72,7 @@ class Sender:
             raise BrokerUnavailable("others are sending at this moment, and wait for the broker")
         try:
             with closing(self._transport.publisher(self._make_probe())) as publisher:
-                line = SendLine(publisher, self._clock)
+                line = BrokerSendLine(publisher, self._clock)
                 line.prove()
                 yield line
         finally:
@@ -88,7 +88,7 @@ class Sender:
         return Outgoing(queue=queue, raw=self._transport.codec.empty, body=PROBE_BODY)
 
 
-class SendLine:
+class BrokerSendLine:
     """A connection over which one message is sent."""
 
     def __init__(self, publisher: Publisher, clock: Clock) -> None:

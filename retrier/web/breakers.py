@@ -13,7 +13,7 @@ from retrier.domain.breakers import (
     Breaker,
     BreakerKey,
     BreakerState,
-    Hand,
+    ManualState,
     Per,
     has_name,
     parse_key,
@@ -116,11 +116,13 @@ def _row(each: Breaker, found: Snapshot) -> BreakerRow:
     )
 
 
-def _hand(each: Breaker, at: datetime) -> Hand | None:
+def _hand(each: Breaker, at: datetime) -> ManualState | None:
     return each.hand if each.hand is not None and at < each.hand.until else None
 
 
-def _next(each: Breaker, hand: Hand | None, *, is_closed: bool) -> tuple[str, datetime | None]:
+def _next(
+    each: Breaker, hand: ManualState | None, *, is_closed: bool
+) -> tuple[str, datetime | None]:
     if hand is not None:
         return "by hand until", hand.until
     if is_closed or each.due_at is None:
@@ -132,7 +134,7 @@ def _failed(each: Breaker) -> str:
     return f"{number(each.failed)} of {number(each.sent)}"
 
 
-def _words(each: Breaker, at: datetime, hand: Hand | None) -> str:
+def _words(each: Breaker, at: datetime, hand: ManualState | None) -> str:
     why = why_waiting(each, at)
     if why is not None:
         return sentence(why)

@@ -27,8 +27,8 @@ from retrier.domain.retry_operation import LONGEST as LONGEST_PLAN
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
 from retrier.gateway import AskedAgain
-from retrier.http import requester
-from retrier.http.requester import LONGEST_KEY, one_line
+from retrier.http import parts
+from retrier.http.parts import LONGEST_KEY, one_line
 from retrier.store.archive_lists import ArchivePreview
 from retrier.web.wording import ACTS, plural
 
@@ -189,7 +189,7 @@ def local(path: str, otherwise: str) -> str:
 
 def name_of(request: Request) -> str:
     """Return the name of who asks: as a proxy tells it, or as the person wrote it on the page."""
-    return requester.name_of(request, _written_name(request))
+    return parts.name_of(request, _written_name(request))
 
 
 def _written_name(request: Request) -> str:
@@ -223,7 +223,7 @@ def _form(request: Request, content: Annotated[bytes, Depends(read_form)]) -> Fo
         fields = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
         raise HTTPException(400, "The form cannot be read.") from None
-    return Form(fields=fields, requested_by=requester.asked_by(request, _written_name(request)))
+    return Form(fields=fields, requested_by=parts.asked_by(request, _written_name(request)))
 
 
 SentForm = Annotated[Form, Depends(_form)]

@@ -27,7 +27,7 @@ from retrier.store.groups import (
     find_title,
     list_hosts,
 )
-from retrier.store.waiting import why_groups_wait
+from retrier.store.wait_reasons import why_groups_wait
 from retrier.web.counts import CountLine, Snapshot
 from retrier.web.filters import title_of
 from retrier.web.forms import SentForm, local

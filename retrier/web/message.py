@@ -11,8 +11,8 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
 from retrier.domain.archive_operation import (
     Act,
+    ActRefusal,
     ClaimStage,
-    Refusal,
     why_not,
     why_not_declare_dead,
     why_not_revive,
@@ -38,7 +38,7 @@ from retrier.store.message_details import (
 from retrier.store.message_history import HistoryLine, find_history
 from retrier.store.message_lists import ListedMessage, Page, PageRequest, ShownClaim
 from retrier.store.streams import find_place
-from retrier.store.waiting import find_waits
+from retrier.store.wait_reasons import find_waits
 from retrier.web.bodies import (
     EXTENSIONS,
     SHOWN,
@@ -545,7 +545,7 @@ def revive(unique_id: str, parts: Parts, form: SentForm) -> Response:
     """Retry a dead message; its failures are counted anew."""
     request = _to_retry(parts, unique_id, form, "revive")
     made = parts.gateway.revive(request, unique_id)
-    if isinstance(made, Refusal):
+    if isinstance(made, ActRefusal):
         raise _refused(parts, unique_id, made)
     return see_other(form.next(f"retry:{made.operation_id}", f"/messages/{unique_id}"))
 
@@ -595,7 +595,7 @@ def declare_dead(unique_id: str, parts: Parts, form: SentForm) -> Response:
     reason = find_named(word)
     refusal = parts.gateway.archives.declare_dead(unique_id, why, form.requested_by, reason)
     # That it is dead already is what a form that was sent twice finds.
-    if refusal not in (None, Refusal.DEAD):
+    if refusal not in (None, ActRefusal.DEAD):
         raise _refused(parts, unique_id, refusal)
     return see_other(form.next("dead", f"/messages/{unique_id}"))
 
@@ -661,7 +661,7 @@ def _unknown(parts: PageParts, unique_id: str) -> HTTPException:
     return HTTPException(404, f"{text} It is that of a failed import: see the page of imports.")
 
 
-def _refused(parts: PageParts, unique_id: str, refusal: Refusal | None) -> HTTPException:
-    if refusal is Refusal.UNKNOWN:
+def _refused(parts: PageParts, unique_id: str, refusal: ActRefusal | None) -> HTTPException:
+    if refusal is ActRefusal.UNKNOWN:
         return _unknown(parts, unique_id)
     return HTTPException(409, f"Nothing was done: {refusal}.")

@@ -19,7 +19,7 @@ from retrier.store.comments import find_comments
 from retrier.store.message_lists import ListedMessage, Order, PageRequest, Sort, list_messages
 from retrier.store.pending import time_before
 from retrier.store.selections import last_number
-from retrier.store.waiting import why_listed_wait
+from retrier.store.wait_reasons import why_listed_wait
 from retrier.web.filters import (
     ANY_STATUS,
     Selected,

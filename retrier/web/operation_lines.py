@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryOperationState
 from retrier.domain.schedule import Schedule
-from retrier.domain.waiting import CLEAR, Obstacles, estimate_end, why_it_waits
+from retrier.domain.wait_reasons import CLEAR, Obstacles, estimate_end, why_it_waits
 from retrier.store.batches import BatchCount, BatchDetails
 from retrier.store.message_lists import ShownClaim
 from retrier.store.operation_lists import Outcomes

@@ -24,7 +24,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.selection import chosen_parts
 from retrier.domain.streams import tells_held
-from retrier.domain.waiting import estimate_end
+from retrier.domain.wait_reasons import estimate_end
 from retrier.store.archive_lists import find_archive_operation
 from retrier.store.batches import BatchDetails, find_batch
 from retrier.store.event_log import EventFilter, LoggedEvent, list_newest_events

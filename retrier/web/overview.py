@@ -8,9 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
-from retrier.domain.processor_work import Awaited, find_work
+from retrier.domain.processor_work import WaitingFor, find_work
 from retrier.domain.retry_operation import STANDING_OPERATION
-from retrier.domain.waiting import estimate_end
+from retrier.domain.wait_reasons import estimate_end
 from retrier.web.counts import CountLine, Minute, Snapshot, Trouble
 from retrier.web.groups import GroupRow, group_prefix, list_rows
 from retrier.web.operation_lines import OperationLine, operation_line
@@ -299,7 +299,7 @@ def _notes(found: Snapshot, trouble: Trouble | None) -> Iterator[Note]:
         yield Note(text=f"The counts are old. {sentence(trouble.reason)}", tone="bad")
     is_held = found.work.processor is not None and found.work.processor.is_held
     work = find_work(found.work.queue, is_held=is_held)
-    if work.waits_for in (Awaited.PROCESSOR, Awaited.BROKER) and work.why is not None:
+    if work.waits_for in (WaitingFor.PROCESSOR, WaitingFor.BROKER) and work.why is not None:
         yield Note(text=f"Retries wait: {sentence(work.why)}", tone="bad")
     yield from _what_waits(found)
     if found.others.imports:

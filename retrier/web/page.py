@@ -19,7 +19,7 @@ from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOpera
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
 from retrier.errors import DatabaseUnavailable
-from retrier.http.requester import LONGEST_NAME, NOBODY
+from retrier.http.parts import LONGEST_NAME, NOBODY
 from retrier.store.archive_lists import find_archive_operation
 from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation

@@ -10,7 +10,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 
 from retrier.errors import ConfigurationError
 from retrier.policy.policy_set import Definition, InForce, Match, PolicySet, Rule, Unmatched
-from retrier.policy.simulation import Sample, Verdict
+from retrier.policy.simulation import RuleDecision, Sample
 from retrier.policy.words import Told, explain
 from retrier.store.policies import JudgingProcess, SimulatedBefore, list_judging_processes
 from retrier.web.forms import Form, SentForm
@@ -226,7 +226,7 @@ def _sample(sample: Sample) -> SampleRow:
     )
 
 
-def _verdict(verdict: Verdict) -> str:
+def _verdict(verdict: RuleDecision) -> str:
     decision, _ = DISPOSITIONS[verdict.decision]
     return decision if verdict.rule is None else f"{decision}, by {verdict.rule}"
 

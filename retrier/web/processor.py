@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.processes import RunningProcess, find_differences
-from retrier.domain.processor_work import Awaited, Work, find_work
+from retrier.domain.processor_work import WaitingFor, Work, find_work
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.http.parts import Health
 from retrier.store.batches import BatchCount, list_batches
@@ -16,7 +16,7 @@ from retrier.store.figures import KINDS_OF_DELIVERY, Ledger, count_taken_off, re
 from retrier.store.outgoing import OutgoingCounts, count_outgoing
 from retrier.store.policies import JudgingProcess, list_judging_processes
 from retrier.store.processes import list_processes
-from retrier.store.processor_work import Processor, ProcessorState, find_processor
+from retrier.store.processor_work import LeaseState, ProcessorState, find_processor
 from retrier.web.operation_lines import MOMENT, BatchView, OperationLine, batch_view, operation_line
 from retrier.web.page import show
 from retrier.web.parts import Parts, QueueState
@@ -193,7 +193,7 @@ def processor_page(seen: Seen, here: Here) -> ProcessorPage:
     )
 
 
-def _headline(found: Processor | None, here: Here) -> str:
+def _headline(found: LeaseState | None, here: Here) -> str:
     if found is None:
         return "No process was the processor yet"
     if not found.is_held:
@@ -203,7 +203,7 @@ def _headline(found: Processor | None, here: Here) -> str:
     return f"The processor is process {found.pid} on {found.host}"
 
 
-def _lease(found: Processor, here: Here) -> Iterator[Fact]:
+def _lease(found: LeaseState, here: Here) -> Iterator[Fact]:
     if found.host is not None:
         name = "Holder" if found.is_held else "Last holder"
         own = ", this process" if found.session_id == here.session_id else ""
@@ -224,7 +224,7 @@ _STAGES = {
 
 
 def _goes_on(work: Work, at: datetime) -> bool:
-    return work.waits_for is Awaited.TIME and work.until is not None and work.until - at < MOMENT
+    return work.waits_for is WaitingFor.TIME and work.until is not None and work.until - at < MOMENT
 
 
 def _work(work: Work, at: datetime) -> str:
@@ -236,7 +236,7 @@ def _work(work: Work, at: datetime) -> str:
     return told if work.why is None else f"{told} It does not get on: {work.why}."
 
 
-def _trouble(found: Processor | None, here: Here) -> str | None:
+def _trouble(found: LeaseState | None, here: Here) -> str | None:
     """Return why it does not get on, if this process is it: no other one knows."""
     ok, reason = here.health.get("processor", (True, ""))
     is_here = found is not None and found.session_id == here.session_id

@@ -10,7 +10,7 @@ from retrier.domain.redirects import RedirectRefusal, what_it_moves
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.gateway import AskedAgain
-from retrier.http.parts import Sight
+from retrier.http.parts import MissingQueues
 from retrier.store.redirects import Redirect, list_redirects
 from retrier.web.counts import Snapshot
 from retrier.web.forms import Form, Question, SentForm
@@ -41,7 +41,9 @@ class RedirectList:
     unsure: Mapping[str, str]
 
 
-def redirect_list(redirects: Sequence[Redirect], found: Snapshot, seen: Sight) -> RedirectList:
+def redirect_list(
+    redirects: Sequence[Redirect], found: Snapshot, seen: MissingQueues
+) -> RedirectList:
     """Return the redirects with what is known of their queues."""
     counts = counts_of(found)
     return RedirectList(
@@ -52,7 +54,7 @@ def redirect_list(redirects: Sequence[Redirect], found: Snapshot, seen: Sight) -
     )
 
 
-def row(redirect: Redirect, counts: Mapping[str, int], seen: Sight) -> RedirectRow:
+def row(redirect: Redirect, counts: Mapping[str, int], seen: MissingQueues) -> RedirectRow:
     """Return one redirect as a row."""
     return RedirectRow(
         redirect_id=redirect.redirect_id,

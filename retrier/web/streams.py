@@ -12,7 +12,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import INEXACT, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream, tell_state
-from retrier.domain.waiting import Holding, Reason
+from retrier.domain.wait_reasons import Holding, WaitReason
 from retrier.store.message_lists import PageRequest
 from retrier.store.streams import (
     HeldMessages,
@@ -113,7 +113,7 @@ def message_link(unique_id: str) -> str:
 class Waits:
     """What keeps a message from being retried. What its stream does is told by its place there."""
 
-    reasons: Sequence[Reason]
+    reasons: Sequence[WaitReason]
     place: PlaceInStream | None
 
     @property

@@ -230,10 +230,10 @@ def _judge(returned: object, *, tells: bool) -> Done:
         raise
     except Exception as error:  # noqa: BLE001 - values of somebody else's, which may raise anything
         # The work is done. Whatever its value is, it must not be a reason to do it again.
-        return Done(by_own_account=is_failure, untold=_say_untold(result, error))
+        return Done(by_own_account=is_failure, untold=_describe_unserializable(result, error))
 
 
-def _say_untold(result: object, error: Exception) -> str:
+def _describe_unserializable(result: object, error: Exception) -> str:
     """Return which field of a result cannot be told, its type, and why; never a value."""
     where, what = "", result
     seen = {id(result)}

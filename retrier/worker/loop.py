@@ -9,6 +9,7 @@ from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable
 from retrier.transport.seam import Transport
 from retrier.worker.breaker import Circuit, State
+from retrier.worker.connections import Connections, HealthPause, Received, find_missing
 from retrier.worker.copies import find_id
 from retrier.worker.hand import (
     Await,
@@ -25,7 +26,6 @@ from retrier.worker.hand import (
     Take,
 )
 from retrier.worker.handlers import Handler
-from retrier.worker.line import Line, Pause, Received, find_missing
 from retrier.worker.log import LOG, Condition, report
 from retrier.worker.options import Options
 from retrier.worker.outcomes import Broken, Done, Ended, Postponed, Reason
@@ -35,12 +35,12 @@ from retrier.worker.running import (
     Handling,
     Hands,
     Inline,
-    Overdue,
     Pool,
     Relief,
+    StopOverdue,
 )
 from retrier.worker.settlement import Settlements
-from retrier.worker.starts import Arrivals, Keys, Startable, Starts, Uncounted, stamp
+from retrier.worker.starts import Keys, Startable, StartCheck, Starts, Uncounted, stamp
 
 TICK = 0.1
 """Seconds that one wait lasts at most: so long a signal or a heartbeat may have to wait."""
@@ -78,8 +78,8 @@ class Loop:
         hands = self._make_hands(exits)
         self._handling = Handling(options, hands, self._hand, self._starts, clock)
         self._circuit = Circuit(options.breaker)
-        self._pause = Pause(options.health, options.transient_delay, clock, self._circuit)
-        self._arrivals = Arrivals(options, handlers, transport.codec, clock, self._starts)
+        self._pause = HealthPause(options.health, options.transient_delay, clock, self._circuit)
+        self._arrivals = StartCheck(options, handlers, transport.codec, clock, self._starts)
         self._settlements = Settlements(
             options, transport.codec, transport.user, clock, self._hand, self._starts
         )
@@ -122,7 +122,7 @@ class Loop:
             self._condition.wait_for(f"there is no queue {', '.join(missing)}")
             self._rest(None, stop)
             return
-        line = Line(self._transport, list(self._handlers), self._options.prefetch)
+        line = Connections(self._transport, list(self._handlers), self._options.prefetch)
         self._hand.open(self._clock.monotonic(), expects_suspects=self._starts.beside_others)
         self._relief.line = line
         try:
@@ -134,7 +134,7 @@ class Loop:
             self._starts.lose()
             self._settlements.drop()
 
-    def _work(self, line: Line, stop: Event) -> None:
+    def _work(self, line: Connections, stop: Event) -> None:
         """Do what the hand decides, until it says that the line may be left."""
         while not self._relief.farewell.expired:
             self._fetch(line, 0)
@@ -178,7 +178,7 @@ class Loop:
             self._let_go()
         return Mood(paused=self._pause.active, stopping=True, overdue=is_overdue)
 
-    def _settle(self, line: Line, stop: Event) -> bool:
+    def _settle(self, line: Connections, stop: Event) -> bool:
         """Settle what is done; return False if nothing is left to do but to end."""
         self._settlements.settle(line, partial(self._while_publishing, line))
         if not self._settlements.open:
@@ -196,7 +196,7 @@ class Loop:
         return True
 
     def _carry_out(
-        self, decision: Start | Take | PutBack | Prove | CalmDown | Await, line: Line
+        self, decision: Start | Take | PutBack | Prove | CalmDown | Await, line: Connections
     ) -> None:
         match decision:
             case Start(several):
@@ -226,7 +226,7 @@ class Loop:
             self._hand.put_back(held)
             self._settlements.add_again(held)
 
-    def _receive(self, line: Line, *, idle: bool) -> None:
+    def _receive(self, line: Connections, *, idle: bool) -> None:
         self._fetch(line, 0 if idle else SHORT)
         if self._settlements.open:
             return
@@ -235,16 +235,16 @@ class Loop:
         if self._hand.mode is Mode.CAREFUL:
             self._hand.note_arrivals(len(several), self._clock.monotonic(), clean=clean)
 
-    def _cease(self, line: Line) -> None:
+    def _cease(self, line: Connections) -> None:
         self._take(line, line.cease())
         self._hand.cease()
 
-    def _take(self, line: Line, several: Sequence[Received]) -> bool:
+    def _take(self, line: Connections, several: Sequence[Received]) -> bool:
         """Take messages into the hand; return whether none of them may have ended a process."""
         found = [self._take_one(line, received) for received in several]
         return all(found)
 
-    def _take_one(self, line: Line, received: Received) -> bool:
+    def _take_one(self, line: Connections, received: Received) -> bool:
         """Take a message into the hand, or settle it at once."""
         held, arrived = self._arrivals.take_in(line, received)
         match arrived:
@@ -262,7 +262,7 @@ class Loop:
                 assert_never(never)
         return not held.is_suspect
 
-    def _rest(self, line: Line | None, stop: Event) -> None:
+    def _rest(self, line: Connections | None, stop: Event) -> None:
         """Wait between two attempts, each time longer; take nothing, but let handlers finish."""
         until = self._clock.monotonic() + self._wait
         self._wait = min(2 * self._wait, LONGEST_WAIT)
@@ -284,7 +284,7 @@ class Loop:
             told = "keeps its place" if self._keeps_place(line, held) else "waits again"
             LOG.warning("the message %s was not finished: it %s", find_id(held.properties), told)
 
-    def _give_back(self, line: Line) -> str | None:
+    def _give_back(self, line: Connections) -> str | None:
         """Put everything to the tail; return what kept from it.
 
         Confirmed first, acknowledged then: whatever happens in between, nothing is lost.
@@ -293,7 +293,7 @@ class Loop:
 
         def wait() -> None:
             if self._clock.monotonic() > until:
-                raise Overdue("the broker takes too long")
+                raise StopOverdue("the broker takes too long")
 
         try:
             if self._hand.mode is not Mode.CEASED:
@@ -304,11 +304,11 @@ class Loop:
                 self._settlements.fall_back(partial(self._keeps_place, line))
                 self._settlements.settle(line, wait)
             line.await_acks()
-        except (BrokerUnavailable, Overdue) as error:
+        except (BrokerUnavailable, StopOverdue) as error:
             return str(error)
         return None
 
-    def _give_up(self, line: Line) -> None:
+    def _give_up(self, line: Connections) -> None:
         """Have all that is not settled put to the tail, but not what keeps its place."""
         for held in list(self._hand.waiting):
             self._hand.put_back(held)
@@ -320,21 +320,21 @@ class Loop:
             if not self._keeps_place(line, held):
                 self._settlements.add_again(held)
 
-    def _keeps_place(self, line: Line, held: Held) -> bool:
+    def _keeps_place(self, line: Connections, held: Held) -> bool:
         """Return whether the message is left to the end of the line, to be in its place again.
 
         Only where the queue counts: elsewhere it would be counted by a copy for the tail.
         """
         return self._hand.is_held(held) and held.delivery.queue in line.counted
 
-    def _while_publishing(self, line: Line) -> None:
+    def _while_publishing(self, line: Connections) -> None:
         """Keep up, while the broker takes its time to confirm."""
         line.keep_alive()
         self._collect(line, 0)
         if self._relief.farewell.expired:
-            raise Overdue("the broker takes too long")
+            raise StopOverdue("the broker takes too long")
 
-    def _fetch(self, line: Line | None, timeout: float) -> None:
+    def _fetch(self, line: Connections | None, timeout: float) -> None:
         """Settle all that is finished; wait so long for the first one. Not while publishing."""
         self._collect(line, timeout)
         self._check_deadlines()
@@ -358,7 +358,7 @@ class Loop:
                 f"the handler of {queue} took longer than {timeout:g} s with the message {name}"
             )
 
-    def _collect(self, line: Line | None, timeout: float) -> None:
+    def _collect(self, line: Connections | None, timeout: float) -> None:
         for held, ended in self._handling.fetch(timeout, self._settlements.result_of):
             if line is None or not line.has(held.source):
                 # Its connection is gone, so it cannot be acked: the broker hands it out again.

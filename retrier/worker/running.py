@@ -16,21 +16,21 @@ from typing import Protocol
 
 from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable
+from retrier.worker.connections import Connections
 from retrier.worker.copies import find_id
 from retrier.worker.hand import Hand, Held
 from retrier.worker.handlers import Message
-from retrier.worker.line import Line
 from retrier.worker.log import LOG, Condition
 from retrier.worker.options import Options
 from retrier.worker.outcomes import Broken, Done, Ended, SecondCopy
-from retrier.worker.seen import Retries
+from retrier.worker.seen import SecondCopies
 from retrier.worker.starts import Starts
 
 RELEASE_WITHIN = 5.0
 """Seconds that the broker has to take back what was not finished; then the process ends anyway."""
 
 
-class Overdue(Exception):
+class StopOverdue(Exception):
     """The worker was told to stop, and the broker takes too long."""
 
 
@@ -94,7 +94,7 @@ class Relief:
         self._condition = condition
         self._exits = exits
         self.farewell = Farewell(stop_timeout, clock)
-        self.line: Line | None = None
+        self.line: Connections | None = None
         self.stop = Event()
         self.check_deadlines: Callable[[], object] = lambda: None
         self.let_go: Callable[[], object] = lambda: None
@@ -242,7 +242,7 @@ class Handling:
         self._hands = hands
         self._hand = hand
         self._starts = starts
-        self._retries = Retries(options.seen, clock)
+        self._retries = SecondCopies(options.seen, clock)
         self._never = Event()
 
     def start(self, several: Sequence[Held]) -> list[tuple[Held, SecondCopy]]:

@@ -30,7 +30,7 @@ LOOK_AGAIN = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class NotHandled:
     """It was not handled before: it may be now."""
 
 
@@ -46,7 +46,7 @@ class Busy:
     """Another process is handling its other copy at this moment."""
 
 
-Found = Begun | Handled | Busy
+Found = NotHandled | Handled | Busy
 
 
 class Seen(Protocol):
@@ -102,7 +102,7 @@ class SeenByFunction:
 
     def begin(self, retry_id: str) -> Found:
         """See Seen."""
-        return Handled(None) if self._ask(retry_id) else Begun()
+        return Handled(None) if self._ask(retry_id) else NotHandled()
 
     def finish(self, retry_id: str, result: bytes) -> None:
         """Do nothing: the handler has remembered it."""
@@ -141,7 +141,7 @@ class SeenInFile:
         self._conn.execute("BEGIN IMMEDIATE")
         try:
             found = self._look(retry_id)
-            if found == Begun():
+            if found == NotHandled():
                 self._write(retry_id, CLAIM, handled=False, result=None)
         finally:
             self._conn.execute("COMMIT")
@@ -172,13 +172,13 @@ class SeenInFile:
         ) as rows:
             row = rows.fetchone()
         if row is None:
-            return Begun()
+            return NotHandled()
         handled, result, until, boot, space, pid, started = row
         if handled:
             return Handled(result)
         owner = Owner(boot=boot, space=space, pid=pid, started=started)
         is_free = owner == self._me or until < self._now() or is_gone(owner, self._me)
-        return Begun() if is_free else Busy()
+        return NotHandled() if is_free else Busy()
 
     def _write(self, retry_id: str, seconds: float, *, handled: bool, result: bytes | None) -> None:
         me = self._me
@@ -204,13 +204,13 @@ class SeenInRedis:
         """See Seen."""
         key = self._prefix + retry_id
         if self._client.set(key, self._claim, nx=True, px=int(CLAIM * 1000)):
-            return Begun()
+            return NotHandled()
         found = self._client.get(key)
         match found:
             case None:  # it has run out a moment ago
                 return Busy()
             case self._claim:
-                return Begun()
+                return NotHandled()
             case bytes() if found.startswith(b"claimed by "):
                 return Busy()
             case _:
@@ -235,7 +235,7 @@ class SeenInRedis:
         """Do nothing: the client may be somebody else's."""
 
 
-class Retries:
+class SecondCopies:
     """Asks before a handler is started, and notes when it has returned."""
 
     def __init__(self, given: Any, clock: Clock) -> None:
@@ -253,7 +253,7 @@ class Retries:
             LOG.exception("it cannot be found out which retries were handled; the message waits")
             found = Busy()
         match found:
-            case Begun():
+            case NotHandled():
                 return None
             case Handled(result):
                 return SecondCopy(result)

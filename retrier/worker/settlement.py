@@ -14,6 +14,7 @@ from retrier.domain.wire import (
     Returned,
     UnreadableProperties,
 )
+from retrier.worker.connections import Connections
 from retrier.worker.copies import (
     make_again,
     make_confirmation,
@@ -21,7 +22,6 @@ from retrier.worker.copies import (
     make_result,
 )
 from retrier.worker.hand import Hand, Held
-from retrier.worker.line import Line
 from retrier.worker.log import LOG
 from retrier.worker.options import Options
 from retrier.worker.outcomes import Broken, Done, Ended, Postponed, SecondCopy
@@ -80,7 +80,7 @@ class Settlements:
         """Return the body of the result, for the second copy of this retry."""
         return make_result(self._codec, held, ended, "", self._name(held)).body
 
-    def settle(self, line: Line, waiting: Callable[[], None]) -> None:
+    def settle(self, line: Connections, waiting: Callable[[], None]) -> None:
         """Publish what is to be published, and ack what is complete. Raises BrokerUnavailable."""
         batch = list(self.open)  # while the broker takes its time, more may be added
         if not any(settlement.left for settlement in batch):
@@ -101,7 +101,7 @@ class Settlements:
         self.open = [settlement for settlement in self.open if settlement not in complete]
         self.why = problems[0] if problems else None
 
-    def _acknowledge(self, line: Line, complete: Sequence[Settlement]) -> None:
+    def _acknowledge(self, line: Connections, complete: Sequence[Settlement]) -> None:
         line.ack([settlement.held for settlement in complete])
         for settlement in complete:
             self._starts.settle(settlement.held.place)

@@ -33,10 +33,10 @@ from retrier.domain.dialects.dialect import count
 from retrier.domain.wire import PropertyCodec
 from retrier.private_files import make_private_folder
 from retrier.processes import Owner, describe_process, is_gone
+from retrier.worker.connections import Connections, Received
 from retrier.worker.copies import find_id
 from retrier.worker.hand import Held
 from retrier.worker.handlers import Handler
-from retrier.worker.line import Line, Received
 from retrier.worker.log import LOG
 from retrier.worker.options import Options
 from retrier.worker.outcomes import Broken, Problem, Reason
@@ -268,7 +268,7 @@ EARLY_FOR = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class StartCounts:
     """How often a message was started and did not finish; how often it came back, and why is unknown."""
 
     crashes: int = 0
@@ -290,8 +290,8 @@ class Poison:
     """The handler was started as often as may be, and each time the process died."""
 
 
-_NOTHING, _STARTABLE = Counts(), Startable()
-Verdict = Startable | Uncounted | Poison
+_NOTHING, _STARTABLE = StartCounts(), Startable()
+StartVerdict = Startable | Uncounted | Poison
 Arrived = Startable | Uncounted | Broken
 
 
@@ -310,7 +310,9 @@ class Site:
     limit: int
 
 
-def judge_delivery(known: Counts, traces: Sequence[Trace], site: Site) -> tuple[Counts, Verdict]:
+def judge_delivery(
+    known: StartCounts, traces: Sequence[Trace], site: Site
+) -> tuple[StartCounts, StartVerdict]:
     """Return the counts of a message, and what to do with it.
 
     `known` is what it says itself. `traces` has one for each time that it came back since.
@@ -325,18 +327,18 @@ def judge_delivery(known: Counts, traces: Sequence[Trace], site: Site) -> tuple[
     return found, Startable()
 
 
-def _count_returns(known: Counts, traces: Sequence[Trace], site: Site) -> Counts:
+def _count_returns(known: StartCounts, traces: Sequence[Trace], site: Site) -> StartCounts:
     # One copy may have been started several times: a worker with one message in hand leaves it in its
     # place, whatever workers beside it do.
     crashes = known.crashes + traces.count(Trace.STARTED)
     unknown = traces.count(Trace.UNKNOWN)
     if not site.may_be_unseen:
-        return Counts(crashes + unknown, known.returns)
+        return StartCounts(crashes + unknown, known.returns)
     returns = known.returns + unknown
-    return Counts(crashes + max(0, returns - FORGIVEN), min(returns, FORGIVEN))
+    return StartCounts(crashes + max(0, returns - FORGIVEN), min(returns, FORGIVEN))
 
 
-class Arrivals:
+class StartCheck:
     """Reads the properties of messages, and judges how often they ended a process."""
 
     def __init__(
@@ -355,7 +357,7 @@ class Arrivals:
         self._keys = Keys(options.urls)
         self._is_alone = options.prefetch * len(handlers) == 1
 
-    def take_in(self, line: Line, received: Received) -> tuple[Held, Arrived]:
+    def take_in(self, line: Connections, received: Received) -> tuple[Held, Arrived]:
         """Return the message, and what is to be done with it."""
         queue, source, delivery = received
         properties, unreadable = self._codec.read_what_can_be(delivery.raw)
@@ -363,7 +365,7 @@ class Arrivals:
         known = _NOTHING
         if headers.WORKER_CRASHES in told or headers.WORKER_RETURNS in told:
             crashes = count(told.get(headers.WORKER_CRASHES)) or 0
-            known = Counts(crashes, count(told.get(headers.WORKER_RETURNS)) or 0)
+            known = StartCounts(crashes, count(told.get(headers.WORKER_RETURNS)) or 0)
         held = Held(
             source=source,
             handler=self._handlers[queue],
@@ -387,7 +389,9 @@ class Arrivals:
             arrived = Broken(_unreadable(unreadable), held.starts)
         return held, arrived
 
-    def _judge(self, held: Held, known: Counts, came_back: int, *, is_counted: bool) -> Arrived:
+    def _judge(
+        self, held: Held, known: StartCounts, came_back: int, *, is_counted: bool
+    ) -> Arrived:
         traces: Sequence[Trace] = ()
         if came_back:
             times = range(max(0, came_back - MOST_RETURNS), came_back) if is_counted else (0,)
@@ -415,7 +419,7 @@ class Arrivals:
             return Broken(problem, held.starts)
         return Startable()
 
-    def _key(self, held: Held, known: Counts, came_back: int) -> bytes:
+    def _key(self, held: Held, known: StartCounts, came_back: int) -> bytes:
         name, body = find_id(held.properties), held.delivery.body
         counts = (known.crashes, known.returns, came_back)
         return self._keys.make(held.delivery.queue, name, body, counts)

@@ -17,12 +17,12 @@ from retrier.clock import Clock, SystemClock
 from retrier.errors import ConfigurationError
 from retrier.transport.transports import Tls
 from retrier.worker.breaker import Breaker
+from retrier.worker.connections import find_transport
 from retrier.worker.handlers import Handler, make_handler
-from retrier.worker.line import find_transport
 from retrier.worker.log import LOG, Condition
 from retrier.worker.loop import Loop
 from retrier.worker.options import Health, Metrics, Options, arguments_of_program, read_options
-from retrier.worker.running import Exits, Overdue, end_process
+from retrier.worker.running import Exits, StopOverdue, end_process
 
 HOST = "127.0.0.1"
 LARGEST_PORT = 65535
@@ -31,7 +31,7 @@ BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HealthAnswer:
     """What is answered."""
 
     status: int
@@ -42,7 +42,7 @@ class Page:
 class PageServer:
     """Listens on `PORT` (of this machine only) or `HOST:PORT`; answers the same on every path."""
 
-    def __init__(self, address: str, what: str, answer: Callable[[], Page]) -> None:
+    def __init__(self, address: str, what: str, answer: Callable[[], HealthAnswer]) -> None:
         """Begin to answer. `what` is served, for messages. Raises ConfigurationError."""
         host, port = _parse_address(address, what)
 
@@ -78,11 +78,11 @@ class HealthServer(PageServer):
     def __init__(self, address: str, why_not: Callable[[], str | None]) -> None:
         """Listen on `PORT` (of this machine only) or `HOST:PORT`. Raises ConfigurationError."""
 
-        def answer() -> Page:
+        def answer() -> HealthAnswer:
             why = why_not()
             said = {"status": "taking"} if why is None else {"status": "waiting", "why": why}
             status = 200 if why is None else 503
-            return Page(status, "application/json", json.dumps(said).encode())
+            return HealthAnswer(status, "application/json", json.dumps(said).encode())
 
         super().__init__(address, "the health check", answer)
 
@@ -142,8 +142,8 @@ class Measures:
             generate_latest,
         )
 
-        def answer() -> Page:
-            return Page(200, CONTENT_TYPE_LATEST, generate_latest(self._registry))
+        def answer() -> HealthAnswer:
+            return HealthAnswer(200, CONTENT_TYPE_LATEST, generate_latest(self._registry))
 
         return PageServer(address, "the metrics", answer)
 
@@ -262,7 +262,7 @@ class Worker:
             stack.enter_context(_heeding_signals(stop, loop.hurry))
             try:
                 loop.run(stop)
-            except Overdue:
+            except StopOverdue:
                 LOG.warning("the broker took nothing more; what is unacknowledged comes again")
 
     def _serve_metrics(self, stack: ExitStack) -> Options:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Table, select
 
 from retrier.domain.failed_message import Failure, Received
-from retrier.domain.receipt import Receipt
+from retrier.domain.recording import Receipt
 from retrier.store.engine.database import Database
 from retrier.store.recording import record_received
 from retrier.store.schema import failed_messages, ledger, metadata

@@ -15,7 +15,7 @@ from dramatiq.rate_limits.backends import StubBackend
 
 from retrier.errors import ConfigurationError
 from retrier.integrations.dramatiq import RetrierMiddleware
-from retrier.integrations.dramatiq.letters import Arrival
+from retrier.integrations.dramatiq.letters import Delivered
 from retrier.integrations.steps import noting_steps
 from tests.support.dramatiq_site import DramatiqSite
 from tests.support.waiting import wait_until
@@ -333,7 +333,7 @@ def test_an_end_that_dramatiq_tells_repeatedly_is_one_failure(site: DramatiqSite
     sent = site.actor(Runs(), "pack").message(7)
     site.start()
     message: Any = MessageProxy(sent)
-    message.arrival = Arrival(
+    message.arrival = Delivered(
         queue=site.queue, properties=pika.BasicProperties(), body=sent.encode()
     )
     message.fail()

@@ -10,7 +10,7 @@ from retrier.processes import Owner, describe_process
 from retrier.transport.embedded.broker_file import (
     SCHEMA,
     BrokerFile,
-    Held,
+    HeldRow,
     HoldLost,
     Parcel,
     QueueGone,
@@ -64,17 +64,17 @@ def fill(db: QueuesDb, queue: str, count: int = 5) -> None:
     )
 
 
-def claim(db: QueuesDb, holder: int, limit: int, queue: str = "q") -> list[Held]:
+def claim(db: QueuesDb, holder: int, limit: int, queue: str = "q") -> list[HeldRow]:
     found = db.look(queue)
     assert found is not None
     return db.claim(found, holder, limit)
 
 
-def bodies(claimed: list[Held]) -> str:
+def bodies(claimed: list[HeldRow]) -> str:
     return b"".join(each.body for each in claimed).decode()
 
 
-def tags(claimed: list[Held]) -> list[Tag]:
+def tags(claimed: list[HeldRow]) -> list[Tag]:
     return [each.tag for each in claimed]
 
 

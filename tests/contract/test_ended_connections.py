@@ -29,8 +29,8 @@ from retrier.integrations.dramatiq.letters import Letter
 from retrier.store.engine.database import Database
 from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.rabbitmq import RabbitMQTransport
-from retrier.transport.sender import Overdue, Sender
-from retrier.worker.line import Line
+from retrier.transport.sender import BrokerSender, Overdue
+from retrier.worker.connections import Connections
 from tests.conftest import opened_empty
 from tests.support.amqp_bytes import NO_PROPERTIES
 from tests.support.amqp_peer import (
@@ -148,12 +148,12 @@ def processor(peer: Broker, _database: Database) -> Iterator[Publish]:
 @contextmanager
 def worker(peer: Broker, _database: Database) -> Iterator[Publish]:
     """Publish as a worker does: a line that broke is closed, and the next message has a new one."""
-    lines: list[Line] = []
+    lines: list[Connections] = []
 
     def publish(body: bytes) -> str | None:
         try:
             if not lines:
-                lines.append(Line(transport_to(peer), [WORK], 1))
+                lines.append(Connections(transport_to(peer), [WORK], 1))
             (outcome,) = lines[0].publish([message(body)], patiently())
         except (BrokerUnavailable, Overdue) as error:
             for line in lines:
@@ -170,7 +170,7 @@ def worker(peer: Broker, _database: Database) -> Iterator[Publish]:
 @contextmanager
 def person(peer: Broker, _database: Database) -> Iterator[Publish]:
     """Send what a person asks for: a connection for each message."""
-    sender = Sender(transport_to(peer), SystemClock())
+    sender = BrokerSender(transport_to(peer), SystemClock())
 
     def publish(body: bytes) -> str | None:
         try:

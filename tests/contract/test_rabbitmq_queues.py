@@ -8,7 +8,7 @@ import pytest
 from retrier.app.queue_looks import QueueLooks, WholeNames
 from retrier.clock import SystemClock
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
-from retrier.http.parts import Sight
+from retrier.http.parts import MissingQueues
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.queues import NO_PRIORITY, RabbitMQQueues
 from retrier.transport.seam import DeliveryLimit, QueueKind
@@ -380,7 +380,7 @@ def test_after_a_locked_queue_the_others_are_looked_at(
     # It has longer than a person waits: the machine may be slow.
     found = QueueLooks(transport, SystemClock(), 30).look_at([name, f"{name}.gone"])
 
-    assert found == Sight(missing=frozenset({f"{name}.gone"}))
+    assert found == MissingQueues(missing=frozenset({f"{name}.gone"}))
 
     far_side.close()  # or nobody could delete it
 

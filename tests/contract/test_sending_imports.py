@@ -20,7 +20,7 @@ from retrier.store.schema import failed_imports
 from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.seam import Publisher, Transport
-from retrier.transport.sender import Sender
+from retrier.transport.sender import BrokerSender
 from tests.contract.store_rows import record, rows
 from tests.support.amqp_bytes import BLOCKED
 from tests.support.factories import failed_import
@@ -61,7 +61,7 @@ REAL = SystemClock()
 
 
 def imports_over(db: Database, transport: Transport, clock: Clock = REAL) -> FailedImports:
-    return replace(make_imports(db, transport), sender=Sender(transport, clock))
+    return replace(make_imports(db, transport), sender=BrokerSender(transport, clock))
 
 
 def keep(db: Database, raw: bytes, body: bytes = b"body") -> str:

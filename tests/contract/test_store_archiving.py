@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.domain.archive_operation import Act, ArchiveOperationState, Refusal
+from retrier.domain.archive_operation import Act, ActRefusal, ArchiveOperationState
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused, LeaseLost
 from retrier.store.archive import do_at_once, find_few, work_off
@@ -67,7 +67,7 @@ class TestARequestAboutFew:
 
         asked = ask(bench, ids=(retry.key, "nobody"))
 
-        assert asked.skipped_because == {Refusal.SENT: 1, Refusal.UNKNOWN: 1}
+        assert asked.skipped_because == {ActRefusal.SENT: 1, ActRefusal.UNKNOWN: 1}
         assert (asked.total, asked.skipped) == (2, 2)
 
 
@@ -155,7 +155,7 @@ class TestARequestAboutMany:
         work_off_all(bench)
 
         found = state_of(bench, asked)
-        assert (found.done, found.skipped_because) == (MANY - 1, {Refusal.CHANGED: 1})
+        assert (found.done, found.skipped_because) == (MANY - 1, {ActRefusal.CHANGED: 1})
         assert broken_rules(bench) == []
 
     def test_by_name_says_of_each_why_it_was_left(self, bench: Bench) -> None:
@@ -168,8 +168,8 @@ class TestARequestAboutMany:
         found = state_of(bench, asked)
         assert (found.total, found.done, found.skipped) == (4, 2, 2)
         assert find_refused(bench.db, asked.operation_id) == {
-            "nobody": Refusal.UNKNOWN,
-            retry.key: Refusal.SENT,
+            "nobody": ActRefusal.UNKNOWN,
+            retry.key: ActRefusal.SENT,
         }
 
     def test_resolves_pending_retries_too(self, bench: Bench) -> None:
@@ -373,7 +373,7 @@ class TestARetryOfTheSameMessages:
         work_off_all(bench)
 
         assert retry.message["status"] == "retry_issued"
-        assert state_of(bench, asked).skipped_because == {Refusal.ON_ITS_WAY: 1}
+        assert state_of(bench, asked).skipped_because == {ActRefusal.ON_ITS_WAY: 1}
 
     def test_runs_beside_the_archive_and_nothing_is_lost_or_done_twice(self, bench: Bench) -> None:
         ids = bench.fail(MANY)

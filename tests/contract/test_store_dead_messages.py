@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from retrier.domain.archive_operation import Act, Refusal
+from retrier.domain.archive_operation import Act, ActRefusal
 from retrier.domain.retry_operation import Cancel, Pause, RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused
@@ -30,28 +30,28 @@ ARCHIVED, RESOLVED, UNRESOLVED, DEAD, SCHEDULED = (
     "dead",
     "scheduled",
 )
-REVIVED: dict[str, Refusal | None] = {
-    UNRESOLVED: Refusal.NOT_DEAD,
-    SCHEDULED: Refusal.NOT_DEAD,
+REVIVED: dict[str, ActRefusal | None] = {
+    UNRESOLVED: ActRefusal.NOT_DEAD,
+    SCHEDULED: ActRefusal.NOT_DEAD,
     DEAD: None,
-    CLAIMED: Refusal.NOT_DEAD,
-    STAGED: Refusal.NOT_DEAD,
-    BEING_SENT: Refusal.NOT_DEAD,
-    SENT: Refusal.NOT_DEAD,
-    ARCHIVED: Refusal.NOT_DEAD,
-    RESOLVED: Refusal.NOT_DEAD,
+    CLAIMED: ActRefusal.NOT_DEAD,
+    STAGED: ActRefusal.NOT_DEAD,
+    BEING_SENT: ActRefusal.NOT_DEAD,
+    SENT: ActRefusal.NOT_DEAD,
+    ARCHIVED: ActRefusal.NOT_DEAD,
+    RESOLVED: ActRefusal.NOT_DEAD,
 }
 """Why a message in each state is not revived; None if it is."""
-DECLARED: dict[str, Refusal | None] = {
+DECLARED: dict[str, ActRefusal | None] = {
     UNRESOLVED: None,
     SCHEDULED: None,
-    DEAD: Refusal.DEAD,
+    DEAD: ActRefusal.DEAD,
     CLAIMED: None,
-    STAGED: Refusal.ISSUED,
-    BEING_SENT: Refusal.ON_ITS_WAY,
-    SENT: Refusal.SENT,
-    ARCHIVED: Refusal.ARCHIVED,
-    RESOLVED: Refusal.RESOLVED,
+    STAGED: ActRefusal.ISSUED,
+    BEING_SENT: ActRefusal.ON_ITS_WAY,
+    SENT: ActRefusal.SENT,
+    ARCHIVED: ActRefusal.ARCHIVED,
+    RESOLVED: ActRefusal.RESOLVED,
 }
 """The same for declaring it dead."""
 
@@ -96,7 +96,7 @@ def ask(bench: Bench, unique_id: str, key: str | None = None) -> CreatedOperatio
     return created
 
 
-def give_up(bench: Bench, unique_id: str, reason: str | None = None) -> Refusal | None:
+def give_up(bench: Bench, unique_id: str, reason: str | None = None) -> ActRefusal | None:
     return declare_dead(bench.db, unique_id, why="the shop is closed", who="ada", reason=reason)
 
 
@@ -110,7 +110,7 @@ def broken_rules(bench: Bench) -> list[str]:
 
 class TestAMessageThatIsRevived:
     @pytest.mark.parametrize(("state", "reason"), REVIVED.items())
-    def test_is_dead(self, bench: Bench, state: str, reason: Refusal | None) -> None:
+    def test_is_dead(self, bench: Bench, state: str, reason: ActRefusal | None) -> None:
         key = in_state(bench, state)
 
         answer = revive(bench.db, request_for(key), key)
@@ -177,7 +177,7 @@ class TestAMessageThatIsRevived:
         with pytest.raises(Killed):
             bench.work()
 
-        assert revive(bench.db, request_for(key), key) is Refusal.CLAIMED
+        assert revive(bench.db, request_for(key), key) is ActRefusal.CLAIMED
 
     def test_is_found_in_capitals_too(self, bench: Bench) -> None:
         key = in_state(bench, DEAD)
@@ -186,7 +186,7 @@ class TestAMessageThatIsRevived:
 
     @pytest.mark.parametrize("unknown", ["no id", "00000000-0000-0000-0000-000000000000"])
     def test_is_known(self, bench: Bench, unknown: str) -> None:
-        assert revive(bench.db, request_for(unknown), unknown) is Refusal.UNKNOWN
+        assert revive(bench.db, request_for(unknown), unknown) is ActRefusal.UNKNOWN
 
     def test_and_refused_is_in_the_event_log(self, bench: Bench) -> None:
         key = in_state(bench, UNRESOLVED)
@@ -200,7 +200,7 @@ class TestAMessageThatIsRevived:
 class TestAMessageThatIsDeclaredDead:
     @pytest.mark.parametrize(("state", "reason"), DECLARED.items())
     def test_is_unresolved_and_not_being_sent(
-        self, bench: Bench, state: str, reason: Refusal | None
+        self, bench: Bench, state: str, reason: ActRefusal | None
     ) -> None:
         key = in_state(bench, state)
         before = bench.message(key), claims(bench.db)
@@ -290,7 +290,7 @@ class TestAMessageThatIsDeclaredDead:
 
     @pytest.mark.parametrize("unknown", ["no id", "00000000-0000-0000-0000-000000000000"])
     def test_is_known(self, bench: Bench, unknown: str) -> None:
-        assert give_up(bench, unknown) is Refusal.UNKNOWN
+        assert give_up(bench, unknown) is ActRefusal.UNKNOWN
 
     def test_and_refused_is_in_the_event_log(self, bench: Bench) -> None:
         key = in_state(bench, ARCHIVED)
@@ -298,7 +298,7 @@ class TestAMessageThatIsDeclaredDead:
         give_up(bench, key)
 
         (entry,) = told(bench, "dead_refused")
-        assert str(Refusal.ARCHIVED) in entry["text"]
+        assert str(ActRefusal.ARCHIVED) in entry["text"]
 
 
 class TestADecisionThatEnds:

@@ -26,7 +26,7 @@ from retrier.store.schedule import FIRST, NEXT_DUE, LeftOut, find_in_turn, in_tu
 from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
 from retrier.store.verification import verify_store
 from retrier.store.verification_rules import STANDING_RULES
-from retrier.store.waiting import find_schedule
+from retrier.store.wait_reasons import find_schedule
 from tests.contract.test_store_dead_messages import act
 from tests.contract.test_store_requests import RolledBack, listening
 from tests.support.bench import Bench, Killed

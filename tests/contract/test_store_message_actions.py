@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from retrier.domain.archive_operation import Act, Refusal
+from retrier.domain.archive_operation import Act, ActRefusal
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
@@ -31,17 +31,17 @@ from tests.support.imports import make_imports
 
 UNRESOLVED, ARCHIVED, RESOLVED = "unresolved", "archived", "resolved"
 STATES = (UNRESOLVED, CLAIMED, STAGED, BEING_SENT, SENT, ARCHIVED, RESOLVED)
-ON_ITS_WAY = Refusal.ON_ITS_WAY
+ON_ITS_WAY = ActRefusal.ON_ITS_WAY
 
-TABLE: dict[Act, dict[str, str | Refusal]] = {
+TABLE: dict[Act, dict[str, str | ActRefusal]] = {
     Act.ARCHIVE: {
         UNRESOLVED: "archived",
         CLAIMED: "archived",
         STAGED: "archived",
         BEING_SENT: ON_ITS_WAY,
-        SENT: Refusal.SENT,
-        ARCHIVED: Refusal.ARCHIVED,
-        RESOLVED: Refusal.RESOLVED,
+        SENT: ActRefusal.SENT,
+        ARCHIVED: ActRefusal.ARCHIVED,
+        RESOLVED: ActRefusal.RESOLVED,
     },
     Act.RESOLVE: {
         UNRESOLVED: "resolved",
@@ -49,26 +49,26 @@ TABLE: dict[Act, dict[str, str | Refusal]] = {
         STAGED: "resolved",
         BEING_SENT: ON_ITS_WAY,
         SENT: "resolved",
-        ARCHIVED: Refusal.ARCHIVED,
-        RESOLVED: Refusal.RESOLVED,
+        ARCHIVED: ActRefusal.ARCHIVED,
+        RESOLVED: ActRefusal.RESOLVED,
     },
     Act.UNARCHIVE: {
-        UNRESOLVED: Refusal.NOT_ARCHIVED,
-        CLAIMED: Refusal.NOT_ARCHIVED,
-        STAGED: Refusal.NOT_ARCHIVED,
+        UNRESOLVED: ActRefusal.NOT_ARCHIVED,
+        CLAIMED: ActRefusal.NOT_ARCHIVED,
+        STAGED: ActRefusal.NOT_ARCHIVED,
         BEING_SENT: ON_ITS_WAY,
-        SENT: Refusal.NOT_ARCHIVED,
+        SENT: ActRefusal.NOT_ARCHIVED,
         ARCHIVED: "unresolved",
-        RESOLVED: Refusal.NOT_ARCHIVED,
+        RESOLVED: ActRefusal.NOT_ARCHIVED,
     },
     Act.RELEASE: {
-        UNRESOLVED: Refusal.NOT_PENDING,
-        CLAIMED: Refusal.NOT_PENDING,
-        STAGED: Refusal.NOT_PENDING,
+        UNRESOLVED: ActRefusal.NOT_PENDING,
+        CLAIMED: ActRefusal.NOT_PENDING,
+        STAGED: ActRefusal.NOT_PENDING,
         BEING_SENT: ON_ITS_WAY,
         SENT: "unresolved",
-        ARCHIVED: Refusal.NOT_PENDING,
-        RESOLVED: Refusal.NOT_PENDING,
+        ARCHIVED: ActRefusal.NOT_PENDING,
+        RESOLVED: ActRefusal.NOT_PENDING,
     },
 }
 """What each act makes of a message in each state: its new status, or the refusal."""
@@ -78,8 +78,8 @@ CELLS = [
     for act, results in TABLE.items()
     for state, result in results.items()
 ]
-ALLOWED = [cell for cell in CELLS if not isinstance(cell.values[2], Refusal)]
-REFUSED = [cell for cell in CELLS if isinstance(cell.values[2], Refusal)]
+ALLOWED = [cell for cell in CELLS if not isinstance(cell.values[2], ActRefusal)]
+REFUSED = [cell for cell in CELLS if isinstance(cell.values[2], ActRefusal)]
 ALWAYS = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 LONG_ENOUGH = 0.3
 """Seconds an act needs at most when nothing holds it up."""
@@ -101,7 +101,7 @@ def gateway(database: Database) -> Gateway:
 
 def act(
     bench: Bench, wanted: Act, *ids: str, selection: Selection | None = None
-) -> dict[str, Refusal]:
+) -> dict[str, ActRefusal]:
     """Do it; return the refusals."""
     asked = Action(act=wanted, who="ada", selection=selection)
     return dict(apply_action(bench.db, asked, ids).refused)
@@ -160,7 +160,7 @@ class TestEveryStateAndEveryAct:
 
     @pytest.mark.parametrize(("wanted", "state", "reason"), REFUSED)
     def test_an_act_that_is_refused_changes_nothing(
-        self, bench: Bench, wanted: Act, state: str, reason: Refusal
+        self, bench: Bench, wanted: Act, state: str, reason: ActRefusal
     ) -> None:
         key = in_state(bench, state)
         before = bench.message(key), claims(bench.db)
@@ -181,7 +181,7 @@ class TestEveryStateAndEveryAct:
 
     @pytest.mark.parametrize("wanted", Act)
     def test_an_unknown_id_is_refused(self, bench: Bench, wanted: Act) -> None:
-        assert act(bench, wanted, "nobody") == {"nobody": Refusal.UNKNOWN}
+        assert act(bench, wanted, "nobody") == {"nobody": ActRefusal.UNKNOWN}
 
     @pytest.mark.parametrize("state", [ARCHIVED, SENT])
     def test_what_becomes_unresolved_has_a_new_number(self, bench: Bench, state: str) -> None:
@@ -284,7 +284,7 @@ class TestBulks:
 
         refused = act(bench, Act.ARCHIVE, retry.key, selection=unresolved)
 
-        assert refused == {retry.key: Refusal.CHANGED}
+        assert refused == {retry.key: ActRefusal.CHANGED}
         assert retry.message["status"] == "retry_issued"
 
     def test_a_group_can_be_retried_after_its_archive_met_a_running_retry(
@@ -354,7 +354,7 @@ class TestBulks:
         ).operation
 
         assert outcome.done == 1
-        assert outcome.skipped_because == {Refusal.SENT: 1, Refusal.UNKNOWN: 1}
+        assert outcome.skipped_because == {ActRefusal.SENT: 1, ActRefusal.UNKNOWN: 1}
 
     def test_resolving_by_time_takes_pending_retries_only(
         self, bench: Bench, gateway: Gateway
@@ -454,7 +454,7 @@ class TestPendingRetriesRetriedAgain:
 class TestTwoAtOnce:
     def test_an_act_waits_for_a_window_that_is_being_stamped(self, bench: Bench) -> None:
         retry = bring_to(bench, STAGED)
-        refused: dict[str, Refusal] = {}
+        refused: dict[str, ActRefusal] = {}
         acting = Thread(target=lambda: refused.update(act(bench, Act.ARCHIVE, retry.key)))
 
         with bench.db.engine.begin() as conn:

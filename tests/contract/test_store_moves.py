@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from retrier.domain.decision import Dead, Manual
 from retrier.domain.failed_message import MOVES, FailedMessageStatus, Move
-from retrier.domain.receipt import MessageChange
+from retrier.domain.recording import MessageChange
 from retrier.store import messages
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction

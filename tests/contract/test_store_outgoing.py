@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from retrier.domain.failed_message import OwnCopy, Received
-from retrier.domain.receipt import Receipt
+from retrier.domain.recording import Receipt
 from retrier.store.engine.database import Database
 from retrier.store.figures import read_figures
 from retrier.store.outgoing import find_outgoing, is_any_outgoing, load_contents, settle_outgoing

@@ -10,7 +10,7 @@ from retrier.errors import DatabaseUnavailable
 from retrier.policy.classification import ReasonRule
 from retrier.policy.delays import Fixed
 from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
-from retrier.policy.simulation import Verdict
+from retrier.policy.simulation import RuleDecision
 from retrier.store.engine.database import Database
 from retrier.store.policies import Bounds, SimulatedBefore, simulate_policies
 from retrier.store.recording import record_received
@@ -89,8 +89,8 @@ def test_what_was_decided_stands_beside_it(database: Database) -> None:
 
     (change,) = simulate(database).found.counts
 
-    assert change.old == Verdict(rule="outbox", decision=Disposition.SCHEDULED)
-    assert change.new == Verdict(rule="twice", decision=Disposition.DEAD)
+    assert change.old == RuleDecision(rule="outbox", decision=Disposition.SCHEDULED)
+    assert change.new == RuleDecision(rule="twice", decision=Disposition.DEAD)
 
 
 def test_only_the_newest_are_judged(database: Database) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
-from retrier.domain.archive_operation import Act, Refusal
+from retrier.domain.archive_operation import Act, ActRefusal
 from retrier.domain.failed_message import Received
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
@@ -331,7 +331,7 @@ class TestAPersonWhoComesLate:
 
         acted = apply_action(bench.db, Action(act=act, who="ada"), [retry.key])
 
-        gone = Refusal.RESOLVED if act is Act.RESOLVE else Refusal.NOT_PENDING
+        gone = ActRefusal.RESOLVED if act is Act.RESOLVE else ActRefusal.NOT_PENDING
         assert acted.refused == {retry.key: gone}
 
 

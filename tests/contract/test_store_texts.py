@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import func, select, update
 
 from retrier.domain.archive_operation import Act
+from retrier.domain.failure_texts import BETWEEN
 from retrier.domain.selection import Selection
-from retrier.domain.shown import BETWEEN
 from retrier.store.archive import Action, change
 from retrier.store.dead_messages import declare_dead
 from retrier.store.engine.database import Database

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from retrier.demo.orders import Cause
+from retrier.demo.orders import Defect
 from tests.page.browser import Screen, opened_browser
 from tests.page.pictures import prepare, shop_with_failures
 from tests.support.project import ROOT
@@ -52,7 +52,7 @@ def main() -> int:
         screen = Screen(context, failing.url)
         for name, (path, height, do) in PICTURES.items():
             if name == "overview":
-                failing.workspace.repair(Cause.GIFT_BUG)
+                failing.workspace.repair(Defect.GIFT_BUG)
                 prepare(http)
             screen.page.set_viewport_size({"width": WIDTH, "height": height})
             page = screen.open(path)

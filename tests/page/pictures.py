@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from retrier.demo.demo import working
-from retrier.demo.orders import Cause, make_orders
+from retrier.demo.orders import Defect, make_orders
 from retrier.demo.shop import ERRORS, Shop, ShopLog, find_url, is_ready
 from retrier.demo.workspace import Workspace, temporary_workspace
 from retrier.domain.wire import Outgoing
@@ -50,7 +50,7 @@ def main() -> int:
         httpx.Client(base_url=failing.url) as http,
         opened_browser() as browser,
     ):
-        failing.workspace.repair(Cause.GIFT_BUG)
+        failing.workspace.repair(Defect.GIFT_BUG)
         prepare(http)
         fail_in_stream(
             http,

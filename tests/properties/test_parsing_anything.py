@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from retrier.domain.dialects import DIALECTS
 from retrier.domain.failed_imports import UNFORESEEN
 from retrier.domain.failed_message import FailedImport, Failure
+from retrier.domain.failure_texts import Shown, derive
 from retrier.domain.headers import RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
-from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.transport.embedded.properties import EnvelopePropertyCodec

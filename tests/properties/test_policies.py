@@ -13,7 +13,7 @@ from retrier.policy.delays import (
     Exponential,
     Fixed,
     Linear,
-    Listed,
+    ListedDelays,
     Spread,
     delay_after,
     range_of,
@@ -31,7 +31,7 @@ backoffs = st.one_of(
     st.builds(Exponential, first=durations, factor=st.floats(1, 1000), cap=durations),
     st.builds(Linear, first=durations, step=durations, cap=durations),
     st.builds(Fixed, first=durations),
-    st.builds(Listed, delays=st.lists(durations, min_size=1).map(tuple)),
+    st.builds(ListedDelays, delays=st.lists(durations, min_size=1).map(tuple)),
 )
 jitters = st.one_of(st.sampled_from(Spread), st.builds(Additive, most=durations))
 rolls = st.floats(0, 1, exclude_max=True)

@@ -21,7 +21,7 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
-from retrier.store.waiting import count_waits_anew, is_any_wait_of_later
+from retrier.store.wait_reasons import count_waits_anew, is_any_wait_of_later
 from tests.support.bench import STAGING, Bench, Killed
 from tests.support.scheduling import schedule
 

@@ -8,7 +8,7 @@ from retrier.events.event import Event
 from retrier.events.processor import LeaseHeld, LeaseHeldLong
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
-from retrier.store.engine.transaction import Hold
+from retrier.store.engine.transaction import LeaseHold
 from retrier.store.lease import Fence, Holder, acquire_lease
 from retrier.store.upkeep import record_staging_ids
 from tests.support.bench import Bench
@@ -16,7 +16,7 @@ from tests.support.frozen_clock import FrozenClock
 
 HOUR = timedelta(hours=1)
 HOLDER = Holder(session_id=str(uuid4()), host="here", pid=1, process_started="then")
-SLOW = Hold(
+SLOW = LeaseHold(
     verb="cut_batch", seconds=0.6, statements=3, slowest_statement=None, slowest_seconds=0.5
 )
 
@@ -53,7 +53,7 @@ def test_one_that_was_slow_is_warned_of_once_a_minute(database: Database) -> Non
 
 
 def test_the_statement_that_took_longest_is_named(database: Database) -> None:
-    holds: list[Hold] = []
+    holds: list[LeaseHold] = []
     fence = acquire_lease(database, HOLDER, HOUR, is_dead)
     assert isinstance(fence, Fence)
 

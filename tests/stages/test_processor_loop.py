@@ -15,7 +15,7 @@ from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
 from retrier.store.lease import Holder
 from retrier.store.schema import processor_lease, retry_operations
-from retrier.transport.rabbitmq.connection import Refusal
+from retrier.transport.rabbitmq.connection import ConnectionRefusal
 from tests.support.bench import Bench
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.waiting import wait_until
@@ -145,7 +145,10 @@ def test_a_broker_that_gives_one_reason_after_the_other_is_told_once(bench: Benc
     bench.turn()
 
     for _ in range(5):
-        for error in (Refusal("shutting down", 320, "shutting down"), BrokerUnavailable("reset")):
+        for error in (
+            ConnectionRefusal("shutting down", 320, "shutting down"),
+            BrokerUnavailable("reset"),
+        ):
             bench.transport.fail("transport.publisher", error, times=1)
             bench.take_turn()
             bench.end_waits()

@@ -14,7 +14,7 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
-from retrier.transport.seam import Awaited
+from retrier.transport.seam import Unsettled
 from tests.support.bench import STAGING, Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
 
@@ -102,14 +102,14 @@ def test_a_broker_that_does_not_answer_is_named(bench: Bench, call: str) -> None
     ("awaited", "words"),
     [
         (
-            Awaited(queues=frozenset({"orders"})),
+            Unsettled(queues=frozenset({"orders"})),
             "waits for the broker to confirm what was sent to orders",
         ),
-        (Awaited(blocked=True), "the broker blocks publishers (alarm)"),
-        (Awaited(), "waits for the broker to answer"),
+        (Unsettled(blocked=True), "the broker blocks publishers (alarm)"),
+        (Unsettled(), "waits for the broker to answer"),
     ],
 )
-def test_what_a_publisher_waits_for_is_named(bench: Bench, awaited: Awaited, words: str) -> None:
+def test_what_a_publisher_waits_for_is_named(bench: Bench, awaited: Unsettled, words: str) -> None:
     bench.transport.awaited, bench.transport.waits = awaited, 2
     heard: list[str] = []
     check = bench.context.lease.check

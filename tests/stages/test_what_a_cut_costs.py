@@ -17,7 +17,7 @@ from retrier.store.engine.database import Database
 from retrier.store.holds import MOST_TRIALS, hold_by_breakers
 from retrier.store.lease import LONGEST_HOLD
 from retrier.store.marking import OpenedBatch, claim_messages, cut_batch
-from retrier.store.processor_work import PLAIN_TURNS, Sight, look_at_next
+from retrier.store.processor_work import PLAIN_TURNS, CutForecast, look_at_next
 from retrier.store.schema import breakers, retry_operations
 from tests.support.bench import QUEUE
 from tests.support.breaking import FEW, Breakdown
@@ -207,7 +207,7 @@ class TestWhatWasSeen:
 
         assert set(bench.claims()) & {late} == {late}
 
-    def cut(self, bench: Breakdown, sight: Sight | None) -> None:
+    def cut(self, bench: Breakdown, sight: CutForecast | None) -> None:
         fence, session = bench.context.lease.fence, bench.context.retries.session_id
         opened = cut_batch(bench.db, fence, session, hold_by_breakers, sight=sight)
         if isinstance(opened, OpenedBatch):

@@ -17,7 +17,7 @@ from retrier.events.event import Event
 from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
 from retrier.http.cache import AnswerCache
-from retrier.http.parts import Sight, see_nothing
+from retrier.http.parts import MissingQueues, see_nothing
 from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.lease import Fence, Holder, acquire_lease
@@ -63,7 +63,7 @@ class Api:
         self.wakes = 0
         self.asked: list[int] = []
         self.metrics = ("text/plain", b"")
-        self.look_at: Callable[[Sequence[str]], Sight] = see_nothing
+        self.look_at: Callable[[Sequence[str]], MissingQueues] = see_nothing
         self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
         parts = ApiParts(
             db=db,
@@ -136,7 +136,7 @@ class Api:
             case _:
                 pass
 
-    def _look_at(self, queues: Sequence[str]) -> Sight:
+    def _look_at(self, queues: Sequence[str]) -> MissingQueues:
         return self.look_at(queues)
 
     def _wake(self) -> None:

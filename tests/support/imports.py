@@ -8,7 +8,7 @@ from retrier.imports import FailedImports
 from retrier.ingestion.parsing import QueueMapping, read_import
 from retrier.store.engine.database import Database
 from retrier.transport.seam import Transport
-from retrier.transport.sender import Sender
+from retrier.transport.sender import BrokerSender
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
 from tests.support.frozen_clock import FrozenClock
@@ -35,6 +35,6 @@ def make_imports(
         read=partial(
             read_import, codec=transport.codec, mappings={} if mappings is None else mappings
         ),
-        sender=Sender(transport, clock or FrozenClock()),
+        sender=BrokerSender(transport, clock or FrozenClock()),
         instance=instance,
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from retrier.domain.failed_message import FailedImport, OwnCopy, Received, Stamped
-from retrier.domain.receipt import Receipt, Recorded
+from retrier.domain.recording import Receipt, Recorded
 from retrier.events.event import Emit, Event, ignore
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import QueueMapping

@@ -11,7 +11,7 @@ from sqlalchemy import Table, update
 from retrier.clock import SystemClock
 from retrier.domain.archive_operation import Act
 from retrier.domain.retention import RetentionTimes, SecondLook, find_ages
-from retrier.processor.retention import Retention
+from retrier.processor.retention import RetentionJob
 from retrier.store.archive import Action
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
@@ -38,9 +38,9 @@ def at_once() -> SecondLook:
 
 def make_retention(
     bench: Bench, second_look: SecondLook | None = None, /, **times: timedelta | None
-) -> Retention:
+) -> RetentionJob:
     """Return what deletes for the processor of this bench; `times` replace defaults."""
-    return Retention(
+    return RetentionJob(
         context=replace(bench.context, stop=Event()),
         ages=find_ages(RetentionTimes(**(TIMES | times))),
         instance="test",

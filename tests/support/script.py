@@ -6,7 +6,7 @@ from typing import Protocol
 
 from retrier.domain.wire import Delivery, Outcome, Outgoing
 from retrier.errors import BrokerUnavailable
-from retrier.transport.seam import Awaited, DeliveryLimit
+from retrier.transport.seam import DeliveryLimit, Unsettled
 from tests.support.memory_broker import MemoryBroker
 
 
@@ -53,7 +53,7 @@ class Script:
         self.after_call: Callable[[str], None] = lambda _name: None
         self.on_idle: Callable[[float], None] = lambda _seconds: None
         self.waits = 1
-        self.awaited = Awaited()
+        self.awaited = Unsettled()
         self.probes = True
         self.limits: dict[str, DeliveryLimit] = {}
         self.consumers: dict[str, int] = {}

@@ -14,7 +14,7 @@ from retrier.domain.wire import (
 )
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.transport.seam import Awaited, DeliveryLimit, QueueLook
+from retrier.transport.seam import DeliveryLimit, QueueLook, Unsettled
 from tests.support.script import Script
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class ScriptedPublisher(ScriptedConnection):
         self._probe()
 
     @property
-    def awaited(self) -> Awaited:
+    def awaited(self) -> Unsettled:
         """Return what the script says (seam)."""
         return self.script.awaited
 

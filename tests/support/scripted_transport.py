@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
-from retrier.transport.seam import Capabilities, Trial
+from retrier.transport.seam import Capabilities, TrialReport
 from tests.support.script import Breakable, Script
 from tests.support.scripted_connections import (
     ScriptedConsumer,
@@ -58,9 +58,9 @@ class ScriptedTransport(Script):
         """Connect to look at queues (seam)."""
         return self._connect("queues", lambda: ScriptedQueues(self))
 
-    def try_out(self, _staging_queue: str) -> Trial:
+    def try_out(self, _staging_queue: str) -> TrialReport:
         """Find that all is well (seam)."""
-        return Trial()
+        return TrialReport()
 
     def _connect(self, kind: str, make: Callable[[], C]) -> C:
         self.enter(f"transport.{kind}")

@@ -1,6 +1,6 @@
 """A log for tests: keeps the lines that events make."""
 
-from retrier.app.log import Line, Log, put_into_words
+from retrier.app.log import Log, LogLine, put_into_words
 from retrier.clock import Clock
 from retrier.events.event import Event
 from tests.support.frozen_clock import FrozenClock
@@ -10,7 +10,7 @@ class Told:
     """Remembers every line with its fields; subscribes to events as the real log does."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[LogLine] = []
         self._log = Log(self._write, clock or FrozenClock())
 
     def tell(self, event: Event) -> None:
@@ -30,6 +30,6 @@ class Told:
         """Return the fields of each line of one name."""
         return [fields for told, fields in self.events if told == name]
 
-    def _write(self, line: Line) -> None:
+    def _write(self, line: LogLine) -> None:
         put_into_words(line)
         self.lines.append(line)

@@ -9,7 +9,7 @@ from retrier.domain.dialects import by_name, recognise, strips
 from retrier.domain.dialects.accounts import SAME_ACT, read_failure, read_stored
 from retrier.domain.dialects.dialect import Unintelligible
 from retrier.domain.failed_message import FailureDetails
-from retrier.domain.shown import derive
+from retrier.domain.failure_texts import derive
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.dialect_headers import properties
 from tests.support.raw_messages import raw_properties

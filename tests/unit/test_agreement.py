@@ -7,37 +7,37 @@ import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus, Failure
 from retrier.domain.folding import (
+    Comparison,
     Likeness,
     RetryNamed,
-    Said,
     Whose,
     as_stored,
     belongs,
     compare,
     whose,
 )
-from retrier.domain.receipt import Known, StoredMessage
+from retrier.domain.recording import Known, StoredMessage
 from tests.support.factories import failure, unique_id
 from tests.support.raw_messages import raw_properties
 
 BOTH = (True, False)
 EVERYTHING = [
     Likeness(retry=retry, same_id=same_id, same_place=place, same_body=body, said=said)
-    for retry, same_id, place, body, said in product(RetryNamed, BOTH, BOTH, BOTH, Said)
+    for retry, same_id, place, body, said in product(RetryNamed, BOTH, BOTH, BOTH, Comparison)
 ]
 
 # (retry, same id, same place, same body, what the sender said); None: whatever it is.
 OUTCOMES = [
-    (RetryNamed.IN_FORCE, None, None, True, Said.EQUAL),
-    (RetryNamed.IN_FORCE, None, None, True, Said.ADDED),
-    (RetryNamed.IN_FORCE, None, None, True, Said.UNSAID),
-    (RetryNamed.OLDER, None, True, True, Said.EQUAL),
-    (RetryNamed.OLDER, None, True, True, Said.ADDED),
-    (RetryNamed.OLDER, None, True, True, Said.UNSAID),
+    (RetryNamed.IN_FORCE, None, None, True, Comparison.EQUAL),
+    (RetryNamed.IN_FORCE, None, None, True, Comparison.ADDED),
+    (RetryNamed.IN_FORCE, None, None, True, Comparison.UNSAID),
+    (RetryNamed.OLDER, None, True, True, Comparison.EQUAL),
+    (RetryNamed.OLDER, None, True, True, Comparison.ADDED),
+    (RetryNamed.OLDER, None, True, True, Comparison.UNSAID),
 ]
 AGAIN = [
-    (RetryNamed.NONE, True, True, True, Said.EQUAL),
-    (RetryNamed.ITS_ORIGIN, True, True, True, Said.EQUAL),
+    (RetryNamed.NONE, True, True, True, Comparison.EQUAL),
+    (RetryNamed.ITS_ORIGIN, True, True, True, Comparison.EQUAL),
 ]
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrier.domain.breakers import CAME_BACK, CONFIRMED, SENT, Counted, add_up, begin_of
+from retrier.domain.breakers import CAME_BACK, CONFIRMED, SENT, SentCounts, add_up, begin_of
 
 CHANGED = datetime(2026, 7, 1, 12, 0, 0, 500, tzinfo=UTC)
 GRAIN = timedelta(seconds=6)
@@ -51,6 +51,6 @@ def test_outcomes_are_added_up_by_breaker_and_time_in_their_order() -> None:
     found = add_up([(moment, SENT), (moment, CAME_BACK), (other, SENT), (moment, CONFIRMED)])
 
     assert found == {
-        moment: Counted(sent=1, came_back=1, confirmed=1, outcomes="fc"),
-        other: Counted(sent=1),
+        moment: SentCounts(sent=1, came_back=1, confirmed=1, outcomes="fc"),
+        other: SentCounts(sent=1),
     }

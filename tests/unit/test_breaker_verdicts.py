@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from retrier.domain.breakers import (
     DEFAULT_RULE,
     Breaker,
+    BreakerEvidence,
     BreakerKey,
     BreakerRules,
     BreakerState,
     BreakerTerms,
     Close,
     EndHand,
-    Evidence,
-    Hand,
     LookAt,
+    ManualState,
     NoteConfirms,
     Open,
     Per,
@@ -48,7 +48,7 @@ HALF_OPEN = replace(
 
 def judged(
     breaker: Breaker,
-    evidence: Evidence = Evidence(),  # noqa: B008 - frozen
+    evidence: BreakerEvidence = BreakerEvidence(),  # noqa: B008 - frozen
     *,
     terms: BreakerTerms | None = TERMS,
     trial: TrialSeen | None = None,
@@ -59,36 +59,36 @@ def judged(
 
 class TestOneThatIsClosed:
     def test_opens_at_its_threshold(self) -> None:
-        assert judged(CLOSED, Evidence(sent=40, failed=20)) == Open(
+        assert judged(CLOSED, BreakerEvidence(sent=40, failed=20)) == Open(
             sent=40, failed=20, cooldown=MINUTE
         )
 
     def test_stays_closed_below_it(self) -> None:
-        assert judged(CLOSED, Evidence(sent=40, failed=19)) is None
+        assert judged(CLOSED, BreakerEvidence(sent=40, failed=19)) is None
 
     def test_stays_closed_while_too_few_were_sent(self) -> None:
-        assert judged(CLOSED, Evidence(sent=9, failed=9)) is None
+        assert judged(CLOSED, BreakerEvidence(sent=9, failed=9)) is None
 
     def test_stays_closed_if_nothing_was_sent(self) -> None:
         assert judged(CLOSED, terms=BreakerTerms(least=0)) is None
 
     def test_stays_closed_for_a_consumer_that_confirms_nothing_and_fails_1_in_100(self) -> None:
-        evidence = Evidence(sent=1000, failed=10, outcomes=(True,) * 10)
+        evidence = BreakerEvidence(sent=1000, failed=10, outcomes=(True,) * 10)
 
         assert judged(CLOSED, evidence, terms=LAST_20) is None
 
     def test_opens_by_its_last_outcomes_if_it_ever_confirmed(self) -> None:
-        evidence = Evidence(sent=1000, failed=10, outcomes=(False,) * 30 + (True,) * 10)
+        evidence = BreakerEvidence(sent=1000, failed=10, outcomes=(False,) * 30 + (True,) * 10)
 
         found = judged(replace(CLOSED, confirms=True), evidence, terms=LAST_20)
 
         assert found == Open(sent=20, failed=10, cooldown=MINUTE)
 
     def test_never_opens_without_terms(self) -> None:
-        assert judged(CLOSED, Evidence(sent=40, failed=40), terms=None) is None
+        assert judged(CLOSED, BreakerEvidence(sent=40, failed=40), terms=None) is None
 
     def test_notes_the_first_confirmation(self) -> None:
-        found = judged(CLOSED, Evidence(sent=1, confirmed=True))
+        found = judged(CLOSED, BreakerEvidence(sent=1, confirmed=True))
 
         assert found == NoteConfirms()
         assert follow(CLOSED, NoteConfirms(), NOW).confirms
@@ -203,14 +203,14 @@ class TestOneThatOpensAgain:
 class TestAPersonsWord:
     HELD = replace(
         CLOSED,
-        hand=Hand(state=BreakerState.OPEN, until=NOW + MINUTE, who="ada", why="maintenance"),
+        hand=ManualState(state=BreakerState.OPEN, until=NOW + MINUTE, who="ada", why="maintenance"),
     )
 
     def test_wins_over_what_was_counted(self) -> None:
-        closed = Hand(state=BreakerState.CLOSED, until=NOW + MINUTE, who="ada")
+        closed = ManualState(state=BreakerState.CLOSED, until=NOW + MINUTE, who="ada")
         allowed = replace(CLOSED, hand=closed)
 
-        assert judged(allowed, Evidence(sent=40, failed=40)) is None
+        assert judged(allowed, BreakerEvidence(sent=40, failed=40)) is None
         assert allowed.state_at(NOW) is BreakerState.CLOSED
 
     def test_holds_without_terms(self) -> None:
@@ -259,7 +259,7 @@ def test_a_key_is_read_as_it_is_written(key: BreakerKey) -> None:
 
 counts = st.integers(0, 500).flatmap(
     lambda sent: st.builds(
-        Evidence, sent=st.just(sent), failed=st.integers(0, sent), confirmed=st.booleans()
+        BreakerEvidence, sent=st.just(sent), failed=st.integers(0, sent), confirmed=st.booleans()
     )
 )
 terms = st.builds(
@@ -280,7 +280,7 @@ ends = st.builds(
     terms,
 )
 def test_whatever_happens_each_state_has_what_belongs_to_it(
-    steps: list[tuple[Evidence, TrialSeen, timedelta]], configured: BreakerTerms
+    steps: list[tuple[BreakerEvidence, TrialSeen, timedelta]], configured: BreakerTerms
 ) -> None:
     breaker, now = CLOSED, NOW
     for evidence, trial, pause in steps:
@@ -303,7 +303,7 @@ def test_whatever_happens_each_state_has_what_belongs_to_it(
 
 @given(counts, terms)
 def test_it_opens_exactly_when_the_share_is_reached(
-    evidence: Evidence, configured: BreakerTerms
+    evidence: BreakerEvidence, configured: BreakerTerms
 ) -> None:
     reached = (
         evidence.sent >= configured.least

@@ -3,7 +3,7 @@
 import pytest
 from amqp.exceptions import ConnectionForced, InternalError, NotFound
 
-from retrier.transport.rabbitmq.connection import Difference, is_silence, read_difference
+from retrier.transport.rabbitmq.connection import QueueDifference, is_silence, read_difference
 from retrier.transport.rabbitmq.library import NoAnswer
 
 
@@ -25,23 +25,25 @@ def test_a_lost_connection_or_a_refusal_is_no_silence(error: Exception) -> None:
 
 DIFFERENCES = {
     "'x-expires' for queue 'a': received none but current is the value '7' of type 'signedint'": (
-        Difference(argument="x-expires", value=7, given=True)
+        QueueDifference(argument="x-expires", value=7, given=True)
     ),
     "'x-dead-letter-exchange' for queue 'a': received '0' but current is 'some.dlx'": (
-        Difference(argument="x-dead-letter-exchange", value=None, given=True)
+        QueueDifference(argument="x-dead-letter-exchange", value=None, given=True)
     ),
     "'x-dead-letter-exchange' for queue 'a': received the value '0' but current is none": (
-        Difference(argument="x-dead-letter-exchange", value=None, given=False)
+        QueueDifference(argument="x-dead-letter-exchange", value=None, given=False)
     ),
     "'durable' for queue 'a': received 'true' but current is 'false'": (
-        Difference(argument="durable", value=False, given=True)
+        QueueDifference(argument="durable", value=False, given=True)
     ),
     "'x-dead-letter-exchange' for queue 'a name that is so long that nothing": (
-        Difference(argument="x-dead-letter-exchange", value=None, given=None)
+        QueueDifference(argument="x-dead-letter-exchange", value=None, given=None)
     ),
 }
 
 
 @pytest.mark.parametrize(("words", "found"), DIFFERENCES.items(), ids=str)
-def test_a_refusal_reveals_an_argument_as_far_as_it_is_shown(words: str, found: Difference) -> None:
+def test_a_refusal_reveals_an_argument_as_far_as_it_is_shown(
+    words: str, found: QueueDifference
+) -> None:
     assert read_difference(f"PRECONDITION_FAILED - inequivalent arg {words}") == found

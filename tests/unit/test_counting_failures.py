@@ -6,7 +6,7 @@ import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus, Failure
 from retrier.domain.folding import as_stored, fold
-from retrier.domain.receipt import Before, Known, StoredMessage, count_failure
+from retrier.domain.recording import Before, Known, StoredMessage, count_failure
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
 
 LATER = FAILED_AT + timedelta(minutes=1)

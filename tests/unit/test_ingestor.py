@@ -8,7 +8,7 @@ import pytest
 
 from retrier.domain.failed_message import FailedImport, OwnCopy, Received
 from retrier.domain.headers import INSTALLATION_ID, STAGING_ID
-from retrier.domain.receipt import Recorded
+from retrier.domain.recording import Recorded
 from retrier.errors import DatabaseUnavailable
 from retrier.ingestion.ingestor import IngestionState
 from tests.support.ingestion_bench import QUEUE, IngestionBench, make_recorded

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from retrier.domain.failed_message import FailedImport, Received
-from retrier.domain.receipt import Recorded
+from retrier.domain.recording import Recorded
 from retrier.errors import DatabaseUnavailable, DataRefused
 from retrier.overlap import WhileInFlight, nothing_else
 from tests.support.ingestion_bench import QUEUE, IngestionBench, make_recorded

@@ -7,8 +7,8 @@ from retrier.ingestion.ingestor import (
     Missing,
     Unusable,
     Usable,
+    describe_delivery_limit,
     inspect,
-    tell_delivery_limit,
 )
 from retrier.ingestion.parsing import QueueMapping
 from retrier.transport.seam import DeliveryLimit
@@ -99,29 +99,29 @@ def test_a_work_queue_that_is_allowed_or_was_consumed_before_is_taken_as_it_is(
 
 class TestADeliveryLimit:
     def test_without_a_dead_letter_exchange_is_told_with_its_number(self) -> None:
-        assert tell_delivery_limit(DeliveryLimit(most=5), dead_letters=False) == (
+        assert describe_delivery_limit(DeliveryLimit(most=5), dead_letters=False) == (
             "its delivery limit is 5, below the 20 that is usual: what comes back more than 5 times "
             "is dropped, because its arguments name no dead-letter exchange"
         )
 
     def test_with_a_dead_letter_exchange_drops_nothing(self) -> None:
-        assert tell_delivery_limit(DeliveryLimit(most=19), dead_letters=True) == (
+        assert describe_delivery_limit(DeliveryLimit(most=19), dead_letters=True) == (
             "its delivery limit is 19, below the 20 that is usual: what comes back more than 19 "
             "times goes to its dead-letter exchange"
         )
 
     @pytest.mark.parametrize("most", [20, 100])
     def test_of_twenty_or_more_is_not_told_to_be_low(self, most: int) -> None:
-        told = tell_delivery_limit(DeliveryLimit(most=most), dead_letters=False)
+        told = describe_delivery_limit(DeliveryLimit(most=most), dead_letters=False)
 
         assert told.startswith(f"its delivery limit is {most}: ")
 
     def test_below_zero_is_as_zero(self) -> None:
-        told = tell_delivery_limit(DeliveryLimit(most=-1), dead_letters=None)
+        told = describe_delivery_limit(DeliveryLimit(most=-1), dead_letters=None)
 
         assert told.endswith("more than 0 times is dropped, unless it has a dead-letter exchange")
 
     def test_whose_number_is_not_shown_has_none(self) -> None:
-        told = tell_delivery_limit(DeliveryLimit(most=None), dead_letters=False)
+        told = describe_delivery_limit(DeliveryLimit(most=None), dead_letters=False)
 
         assert told.startswith("it may have a delivery limit: what comes back too often is dropped")

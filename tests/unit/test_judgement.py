@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
-from retrier.domain.receipt import Known, Verdict, confirmation_resolves, judge_failure
+from retrier.domain.recording import Known, Verdict, confirmation_resolves, judge_failure
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 EARLIER = NOON - timedelta(minutes=5)

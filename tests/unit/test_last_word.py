@@ -7,7 +7,7 @@ import pytest
 
 from retrier.domain.decision import Dead, Decision, Manual, RetryAt
 from retrier.domain.failed_message import FailedMessageStatus, LastWord, Resolution
-from retrier.domain.receipt import Known, Standing, Stands, last_word, what_stands
+from retrier.domain.recording import Known, Standing, Stands, last_word, what_stands
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 WORDS = (None, *LastWord)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.app.log import Decisions, Line
+from retrier.app.log import Decisions, LogLine
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition
 from retrier.domain.retry_batch import WindowResult
@@ -15,7 +15,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.clock = FrozenClock()
-        self.lines: list[Line] = []
+        self.lines: list[LogLine] = []
         self.decisions = Decisions(self.lines.append, self.clock)
 
     def decide(
@@ -28,7 +28,7 @@ class Listener:
             batch_id="b", operation_id="o", result=WindowResult(), decided=[decided]
         )
         self.decisions.add(event)
-        self.decisions.tell_due()
+        self.decisions.write_due()
 
     @property
     def told(self) -> list[tuple[str, object]]:
@@ -51,7 +51,7 @@ def test_what_follows_is_told_after_a_minute(listener: Listener) -> None:
     for _ in range(3):
         listener.decide(Disposition.DEAD, unknown=1)
     listener.clock.advance(60)
-    listener.decisions.tell_due()
+    listener.decisions.write_due()
 
     assert listener.told == [("policies.dead", 1), ("policies.dead", 2)]
 
@@ -77,7 +77,7 @@ def test_what_waits_for_a_person_is_not_told(listener: Listener) -> None:
 def test_nothing_is_held_back_at_the_end(listener: Listener) -> None:
     listener.decide(Disposition.DEAD, unknown=1)
     listener.decide(Disposition.DEAD, unknown=4)
-    listener.decisions.tell_all()
+    listener.decisions.write_all()
 
     assert listener.told == [("policies.dead", 1), ("policies.dead", 4)]
 
@@ -85,7 +85,7 @@ def test_nothing_is_held_back_at_the_end(listener: Listener) -> None:
 def test_a_rule_that_is_quiet_is_forgotten(listener: Listener) -> None:
     listener.decide(Disposition.DEAD, unknown=1)
     listener.clock.advance(60)
-    listener.decisions.tell_due()
+    listener.decisions.write_due()
     listener.decide(Disposition.DEAD, unknown=1)
 
     assert listener.told == [("policies.dead", 1), ("policies.dead", 1)]

@@ -10,8 +10,8 @@ import pytest
 
 from retrier.app.log import (
     LINES,
-    Line,
     LineWriter,
+    LogLine,
     adopt_standard_logging,
     make_line,
     put_into_words,
@@ -71,7 +71,7 @@ def test_a_field_that_is_missing_stops_nothing(event: str) -> None:
 def test_a_field_cannot_take_the_place_of_the_event(field: str) -> None:
     stream = StringIO()
 
-    LineWriter(stream).write(Line("service.started", {field: "other"}))
+    LineWriter(stream).write(LogLine("service.started", {field: "other"}))
 
     line = json.loads(stream.getvalue())
     assert (line["event"], line["message"]) == ("service.started", "Retrier is up")

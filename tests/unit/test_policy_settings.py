@@ -8,7 +8,15 @@ import yaml
 
 from retrier.errors import ConfigurationError
 from retrier.policy.classification import make_gateway_rules
-from retrier.policy.delays import PRESETS, Additive, Exponential, Fixed, Linear, Listed, Spread
+from retrier.policy.delays import (
+    PRESETS,
+    Additive,
+    Exponential,
+    Fixed,
+    Linear,
+    ListedDelays,
+    Spread,
+)
 from retrier.policy.policy_set import Definition, GivingUp, Match, Rule, Unmatched, hash_definition
 from retrier.settings import (
     PoliciesSection,
@@ -93,7 +101,7 @@ def test_a_whole_section_becomes_a_definition() -> None:
         ("{kind: fixed, first: 2s}", Fixed(first=timedelta(seconds=2))),
         (
             "{kind: list, delays: [1s, 1m]}",
-            Listed(delays=(timedelta(seconds=1), timedelta(minutes=1))),
+            ListedDelays(delays=(timedelta(seconds=1), timedelta(minutes=1))),
         ),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.app.log import Line, Reverts
+from retrier.app.log import LogLine, Reverts
 from retrier.domain.retry_batch import Ejected, RevertCause, WindowResult
 from retrier.events.processor import WindowRecorded
 from tests.support.frozen_clock import FrozenClock
@@ -13,7 +13,7 @@ class Log:
 
     def __init__(self) -> None:
         self.clock = FrozenClock()
-        self._written: list[Line] = []
+        self._written: list[LogLine] = []
         self.reverts = Reverts(self._written.append, self.clock)
         self._made = 0
 
@@ -38,7 +38,7 @@ class Log:
                 result=WindowResult(reverted=reverted),
             )
         )
-        self.reverts.tell_due()
+        self.reverts.write_due()
 
     @property
     def lines(self) -> list[dict[str, object]]:
@@ -81,7 +81,7 @@ def test_what_comes_back_again_and_again_is_counted_once_a_minute(log: Log) -> N
     for _ in range(1000):
         log.come_back(1)
         log.clock.advance(0.125)
-    log.reverts.tell_all()
+    log.reverts.write_all()
 
     assert log.counts == [("orders", 1), ("orders", 480), ("orders", 480), ("orders", 39)]
 
@@ -91,7 +91,7 @@ def test_a_later_line_names_one_of_the_messages_that_it_counts(log: Log) -> None
     log.come_back(1, reason="gone")
     log.come_back(1)
     log.clock.advance(60)
-    log.reverts.tell_due()
+    log.reverts.write_due()
 
     later = log.lines[1]
     assert (later["unique_message_id"], later["batch_id"]) == ("2.0", "batch 2")
@@ -103,11 +103,11 @@ def test_what_was_counted_is_told_also_when_nothing_more_comes_back(log: Log) ->
     log.come_back(5)
 
     log.clock.advance(59)
-    log.reverts.tell_due()
+    log.reverts.write_due()
     early = list(log.counts)
     log.clock.advance(1)
-    log.reverts.tell_due()
-    log.reverts.tell_due()
+    log.reverts.write_due()
+    log.reverts.write_due()
 
     assert early == [("orders", 1)]
     assert log.counts == [("orders", 1), ("orders", 5)]
@@ -116,7 +116,7 @@ def test_what_was_counted_is_told_also_when_nothing_more_comes_back(log: Log) ->
 def test_a_destination_that_was_quiet_for_a_minute_is_told_of_at_once(log: Log) -> None:
     log.come_back(1)
     log.clock.advance(60)
-    log.reverts.tell_due()
+    log.reverts.write_due()
     log.come_back(1)
 
     assert log.counts == [("orders", 1), ("orders", 1)]
@@ -124,6 +124,6 @@ def test_a_destination_that_was_quiet_for_a_minute_is_told_of_at_once(log: Log) 
 
 def test_a_window_of_which_nothing_came_back_is_not_told(log: Log) -> None:
     log.come_back(0)
-    log.reverts.tell_all()
+    log.reverts.write_all()
 
     assert log.lines == []

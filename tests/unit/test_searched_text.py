@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.domain.shown import BETWEEN, fold, searched_text, with_reason
+from retrier.domain.failure_texts import BETWEEN, fold, searched_text, with_reason
 from tests.support.factories import failure_details
 
 EVERY = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]

@@ -9,8 +9,8 @@ import pytest
 from retrier.domain.failed_imports import ON_ITS_WAY, Doubtful, NotTaken, NotTried, Sent
 from retrier.domain.wire import ChannelClosed, Confirmed, Outcome, Outgoing, Refused, Unknown
 from retrier.errors import BrokerUnavailable
-from retrier.transport.seam import Awaited
-from retrier.transport.sender import ANSWER_WITHIN, AT_ONCE, HAND_OVER_WITHIN, Sender
+from retrier.transport.seam import Unsettled
+from retrier.transport.sender import ANSWER_WITHIN, AT_ONCE, HAND_OVER_WITHIN, BrokerSender
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_transport import ScriptedTransport
 
@@ -31,8 +31,8 @@ def transport() -> ScriptedTransport:
 
 
 @pytest.fixture
-def sender(transport: ScriptedTransport, clock: FrozenClock) -> Sender:
-    return Sender(transport, clock)
+def sender(transport: ScriptedTransport, clock: FrozenClock) -> BrokerSender:
+    return BrokerSender(transport, clock)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def sender(transport: ScriptedTransport, clock: FrozenClock) -> Sender:
     ids=lambda each: type(each).__name__,
 )
 def test_what_the_broker_says_is_told(
-    sender: Sender, transport: ScriptedTransport, outcome: Outcome, expected: object
+    sender: BrokerSender, transport: ScriptedTransport, outcome: Outcome, expected: object
 ) -> None:
     transport.cue(outcome)
 
@@ -54,7 +54,7 @@ def test_what_the_broker_says_is_told(
         assert line.send(MESSAGE) == expected
 
 
-def test_a_queue_that_does_not_exist_is_named(sender: Sender) -> None:
+def test_a_queue_that_does_not_exist_is_named(sender: BrokerSender) -> None:
     nowhere = Outgoing(queue="nowhere", raw=b"\0\0", body=b"x")
 
     with sender.connected() as line:
@@ -65,7 +65,7 @@ def test_a_queue_that_does_not_exist_is_named(sender: Sender) -> None:
 
 
 def test_each_message_has_a_connection_that_is_closed_behind_it(
-    sender: Sender, transport: ScriptedTransport
+    sender: BrokerSender, transport: ScriptedTransport
 ) -> None:
     for _ in range(2):
         with sender.connected() as line:
@@ -75,7 +75,9 @@ def test_each_message_has_a_connection_that_is_closed_behind_it(
     assert transport.connected() == 0
 
 
-def test_a_probe_that_nobody_gets_goes_ahead(sender: Sender, transport: ScriptedTransport) -> None:
+def test_a_probe_that_nobody_gets_goes_ahead(
+    sender: BrokerSender, transport: ScriptedTransport
+) -> None:
     """A broker under an alarm is found out before anything is in doubt."""
     with sender.connected():
         assert "publisher.probe" in transport.calls
@@ -85,7 +87,7 @@ def test_a_probe_that_nobody_gets_goes_ahead(sender: Sender, transport: Scripted
 
 
 def test_a_broker_that_is_away_is_told_before_anything_is_stamped(
-    sender: Sender, transport: ScriptedTransport
+    sender: BrokerSender, transport: ScriptedTransport
 ) -> None:
     transport.go_down("connection refused")
 
@@ -94,9 +96,9 @@ def test_a_broker_that_is_away_is_told_before_anything_is_stamped(
 
 
 def test_a_broker_under_an_alarm_takes_nothing_and_leaves_no_doubt(
-    sender: Sender, transport: ScriptedTransport, clock: FrozenClock
+    sender: BrokerSender, transport: ScriptedTransport, clock: FrozenClock
 ) -> None:
-    transport.awaited = Awaited(blocked=True)
+    transport.awaited = Unsettled(blocked=True)
     transport.before_call = lambda call: (
         clock.advance(ANSWER_WITHIN + 1) if call == "publisher.publish" else None
     )
@@ -108,7 +110,7 @@ def test_a_broker_under_an_alarm_takes_nothing_and_leaves_no_doubt(
 
 
 def test_a_connection_that_breaks_before_the_message_leaves_no_doubt(
-    sender: Sender, transport: ScriptedTransport
+    sender: BrokerSender, transport: ScriptedTransport
 ) -> None:
     with sender.connected() as line:
         transport.drop_connections("reset")
@@ -117,7 +119,7 @@ def test_a_connection_that_breaks_before_the_message_leaves_no_doubt(
 
 
 def test_what_is_handed_over_and_never_answered_is_in_doubt(
-    sender: Sender, transport: ScriptedTransport, clock: FrozenClock
+    sender: BrokerSender, transport: ScriptedTransport, clock: FrozenClock
 ) -> None:
     def wait_long(_message: Outgoing) -> bool:
         clock.advance(ANSWER_WITHIN + 1)
@@ -132,7 +134,7 @@ def test_what_is_handed_over_and_never_answered_is_in_doubt(
 
 
 def test_what_a_frozen_process_would_hand_over_too_late_is_not_handed_over(
-    sender: Sender, transport: ScriptedTransport, clock: FrozenClock
+    sender: BrokerSender, transport: ScriptedTransport, clock: FrozenClock
 ) -> None:
     with sender.connected() as line:
         clock.advance(HAND_OVER_WITHIN + 1)
@@ -154,7 +156,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield made
 
 
-def test_so_many_send_at_once_and_no_more(sender: Sender, pool: ThreadPoolExecutor) -> None:
+def test_so_many_send_at_once_and_no_more(sender: BrokerSender, pool: ThreadPoolExecutor) -> None:
     """Each holds a place of the API: a broker that answers nobody must not have all of them."""
     connected, go_on = threading.Barrier(AT_ONCE + 1), threading.Event()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.domain.shown import Shown, derive
+from retrier.domain.failure_texts import Shown, derive
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.factories import failure, raw_properties

@@ -23,7 +23,7 @@ from retrier.integrations.failures import (
     keep_headers,
     make_confirmation,
 )
-from retrier.integrations.handover import Hold, settle
+from retrier.integrations.handover import UnackedHold, settle
 from retrier.worker.handlers import make_problem
 from retrier.worker.outcomes import Problem, Reason
 
@@ -84,7 +84,7 @@ def count_runs(body: bytes) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Delivered:
     """A message as it came. `properties` are pika's."""
 
     queue: str
@@ -100,10 +100,10 @@ class Arrival:
 LOG = logging.getLogger("retrier.integrations")
 
 
-class Arrivals(Consumer):
+class KeepingConsumer(Consumer):
     """A consumer of Dramatiq's RabbitMQ broker that keeps what each message came with."""
 
-    def __init__(self, inner: Any, queue: str, undecodable: Callable[[Arrival], None]) -> None:
+    def __init__(self, inner: Any, queue: str, undecodable: Callable[[Delivered], None]) -> None:
         """Look at each message before `inner` does.
 
         `undecodable` is called with what Dramatiq cannot read: it rejects that, and tells nobody.
@@ -112,7 +112,7 @@ class Arrivals(Consumer):
         self._inner = inner
         self._queue = queue
         self._undecodable = undecodable
-        self._came: list[Arrival] = []
+        self._came: list[Delivered] = []
 
     def __next__(self) -> Any:
         """Return the next message, with `arrival`: how it came; None if there is none yet.
@@ -159,13 +159,13 @@ class Arrivals(Consumer):
     def _watch(self, deliveries: Iterator[Any]) -> Iterator[Any]:
         for method, properties, body in deliveries:
             if method is not None:
-                self._came.append(Arrival(queue=self._queue, properties=properties, body=body))
+                self._came.append(Delivered(queue=self._queue, properties=properties, body=body))
             yield method, properties, body
 
 
-def _find_hold(message: Any) -> Hold | None:
+def _find_hold(message: Any) -> UnackedHold | None:
     """Return what keeps the message from being settled; None if its failure is not owed."""
-    hold: Hold | None = vars(message).get("retrier_hold")
+    hold: UnackedHold | None = vars(message).get("retrier_hold")
     return hold if hold is not None and hold.is_owed else None
 
 
@@ -197,7 +197,7 @@ class Letters:
 
     def make_failure(self, message: MessageProxy) -> Letter:
         """Return a message that failed, as it was before Dramatiq tried it again and again."""
-        arrival: Arrival = message.arrival
+        arrival: Delivered = message.arrival
         failed = FailedTask(
             queue=q_name(message.queue_name),
             name=message.actor_name,
@@ -211,7 +211,7 @@ class Letters:
         given = {**arrival.headers, **find_carried(message.options)}
         return self._letter(arrival, failed, given, restore(arrival.body), message.message_id)
 
-    def make_undecodable(self, arrival: Arrival) -> Letter:
+    def make_undecodable(self, arrival: Delivered) -> Letter:
         """Return a message that Dramatiq cannot read, as it came."""
         failed = FailedTask(
             queue=q_name(arrival.queue),
@@ -238,7 +238,7 @@ class Letters:
 
     def _letter(
         self,
-        arrival: Arrival,
+        arrival: Delivered,
         failed: FailedTask,
         given: Mapping[str, object],
         body: bytes,

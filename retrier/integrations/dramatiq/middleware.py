@@ -11,15 +11,21 @@ from dramatiq.brokers.rabbitmq import RabbitmqBroker
 
 from retrier.clock import Clock, SystemClock
 from retrier.errors import ConfigurationError
-from retrier.integrations.dramatiq.letters import UNREADABLE, Arrival, Arrivals, Letter, Letters
+from retrier.integrations.dramatiq.letters import (
+    UNREADABLE,
+    Delivered,
+    KeepingConsumer,
+    Letter,
+    Letters,
+)
 from retrier.integrations.dramatiq.publisher import Publisher, describe
 from retrier.integrations.handover import (
     Account,
     Deed,
     Handover,
     Handovers,
-    Hold,
     Metrics,
+    UnackedHold,
     describe_task,
     never,
 )
@@ -74,8 +80,8 @@ class RetrierMiddleware(Middleware):
         self._late_publisher = Publisher(broker.parameters)
         consume = broker.consume
 
-        def watched(queue_name: str, *given: Any, **named: Any) -> Arrivals:
-            return Arrivals(
+        def watched(queue_name: str, *given: Any, **named: Any) -> KeepingConsumer:
+            return KeepingConsumer(
                 consume(queue_name, *given, **named), queue_name, self._fail_undecodable
             )
 
@@ -129,12 +135,12 @@ class RetrierMiddleware(Middleware):
         self._handovers.finish(FINISH_WITHIN)
 
     def _fail(self, message: MessageProxy) -> None:
-        hold = vars(message)["retrier_hold"] = Hold()
+        hold = vars(message)["retrier_hold"] = UnackedHold()
         is_gone = vars(message).get("retrier_gone", never)
         make = partial(self._letters.make_failure, message)
         self._publish_failure(make, _about(message), message.arrival, hold=hold, is_void=is_gone)
 
-    def _fail_undecodable(self, arrival: Arrival) -> None:
+    def _fail_undecodable(self, arrival: Delivered) -> None:
         make = partial(self._letters.make_undecodable, arrival)
         self._publish_failure(make, (UNREADABLE, ""), arrival)
 
@@ -142,7 +148,7 @@ class RetrierMiddleware(Middleware):
         self,
         make: Callable[[], Letter],
         about: tuple[str, str],
-        arrival: Arrival,
+        arrival: Delivered,
         **extra: Any,
     ) -> None:
         rebuild = partial(describe_task, *about, arrival.queue, arrival.headers, arrival.body)

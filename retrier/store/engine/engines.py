@@ -22,7 +22,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from retrier.errors import DataRefused
 from retrier.private_files import NOT_ASKED, is_encrypted, make_private_file, make_private_folder
 from retrier.store.engine.postgres_dialect import read_ids_as_text
-from retrier.store.engine.refusals import tell_expired
+from retrier.store.engine.refusals import describe_expired
 from retrier.store.engine.sessions import SessionRefused, SessionSettings, TimedConnection
 from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
 from retrier.store.engine.sqlite_dialect import SqliteFile
@@ -125,7 +125,7 @@ def _connect_with_timeout(
         connection = TimedConnection.connect(*args, **options)
     except OperationalError as error:
         authorities = None if options.get("sslrootcert") == _SYSTEM else options.get("sslrootcert")
-        words = tell_expired(str(error), authorities, options["connect_timeout"])
+        words = describe_expired(str(error), authorities, options["connect_timeout"])
         raise OperationalError(words) from error
     connection.answer_timeout = answer_timeout
     read_ids_as_text(connection)

@@ -32,7 +32,7 @@ _EXPIRED = 10
 """OpenSSL's code for a certificate whose time is over."""
 
 
-def tell_expired(words: str, authorities: str | None, timeout: float) -> str:
+def describe_expired(words: str, authorities: str | None, timeout: float) -> str:
     """Return libpq's words, and that the certificate has expired if that is the reason.
 
     One more handshake finds it out. `authorities` is a file; None: those of the machine.

@@ -24,7 +24,7 @@ _LONGEST_SHOWN = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hold:
+class LeaseHold:
     """How long one transaction has held the lease. `verb` is what it did.
 
     Its slowest statement took `slowest_seconds`.
@@ -68,9 +68,9 @@ class HoldWatch:
             if took > self._slowest_seconds:
                 self._slowest, self._slowest_seconds = statement, took
 
-    def end(self, verb: str) -> Hold:
+    def end(self, verb: str) -> LeaseHold:
         """Return what was measured up to now."""
-        return Hold(
+        return LeaseHold(
             verb=verb,
             seconds=round(monotonic() - self._began, 3),
             statements=self._statements,

@@ -56,7 +56,7 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class QueueRow:
     """A queue as it was just read. `active` is the only holder that may be handed messages."""
 
     id: int
@@ -79,7 +79,7 @@ class Tag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldRow:
     """A message that was handed to a holder."""
 
     tag: Tag
@@ -189,7 +189,7 @@ def take_apart(queue: str, payload: Mapping[str, Any]) -> Parcel:
     )
 
 
-def put_together(held: Held) -> Payload:
+def put_together(held: HeldRow) -> Payload:
     """Return the payload from which Kombu makes a message."""
     payload = _load(held.raw)
     return {

@@ -17,12 +17,12 @@ from kombu.utils.uuid import uuid
 
 from retrier.errors import BrokerUnavailable
 from retrier.transport.embedded import broker_file
-from retrier.transport.embedded.broker_file import BUSY_TIMEOUT, Held, HoldLost
+from retrier.transport.embedded.broker_file import BUSY_TIMEOUT, HeldRow, HoldLost
 from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.transport import (
     LEASE,
     LONGEST_PAUSE,
-    Hold,
+    HolderRow,
     Idling,
     find_file,
     open_queues_db,
@@ -283,7 +283,7 @@ class Transport(Untyped):  # type: ignore[misc]  # Kombu types half of itself
     implements = virtual.Transport.implements.extend(batch_publish=True)
 
     _db: QueuesDb | None = None
-    _hold: Hold | None = None
+    _hold: HolderRow | None = None
 
     @property
     def db(self) -> QueuesDb:
@@ -326,7 +326,7 @@ class Transport(Untyped):  # type: ignore[misc]  # Kombu types half of itself
                 raise TimeoutError
             idling.wait(left)
 
-    def take(self, queue: str) -> Held | None:
+    def take(self, queue: str) -> HeldRow | None:
         """Take one message off a queue. Raises QueueGone, BrokerUnavailable.
 
         If the lease ran out (this process was frozen), the message is taken under a new one. The
@@ -344,9 +344,9 @@ class Transport(Untyped):  # type: ignore[misc]  # Kombu types half of itself
         if self._hold is not None:
             self._hold.step_down(queue)
 
-    def _ensure_hold(self) -> Hold:
+    def _ensure_hold(self) -> HolderRow:
         if self._hold is None:
-            self._hold = Hold(self.db, self.client.transport_options.get("lease", LEASE))
+            self._hold = HolderRow(self.db, self.client.transport_options.get("lease", LEASE))
         return self._hold
 
     def _let_go(self) -> None:

@@ -10,11 +10,11 @@ from retrier.processes import Owner
 from retrier.transport.embedded.broker_file import (
     BrokerFile,
     Connection,
-    Held,
+    HeldRow,
     HoldLost,
     Parcel,
-    Queue,
     QueueGone,
+    QueueRow,
     Tag,
     enter,
     find_gone,
@@ -81,11 +81,11 @@ class QueuesDb:
         """The path of the file."""
         return str(self._file.path)
 
-    def look(self, name: str) -> Queue | None:
+    def look(self, name: str) -> QueueRow | None:
         """Return a queue, or None when there is none; cheap, takes no lock."""
         return self._file.read(lambda conn: _look(conn, name))
 
-    def declare(self, name: str, *, single_active: bool) -> Queue:
+    def declare(self, name: str, *, single_active: bool) -> QueueRow:
         """Return the queue of that name, declared if it is missing, else unchanged."""
         return self.look(name) or self._file.write(
             lambda conn: _look(conn, name) or _declare(conn, name, single_active=single_active)
@@ -128,7 +128,7 @@ class QueuesDb:
             return missing.queue
         return None
 
-    def claim(self, queue: Queue, holder: int, limit: int) -> list[Held]:
+    def claim(self, queue: QueueRow, holder: int, limit: int) -> list[HeldRow]:
         """Hand the oldest ready messages to a holder, and renew the holder's lease.
 
         Raises HoldLost, QueueGone.
@@ -143,7 +143,7 @@ class QueuesDb:
         """Make messages ready that are still held under these tags; return how many."""
         return self._settle(GIVE_BACK, tags)
 
-    def step_down(self, queue: Queue) -> None:
+    def step_down(self, queue: QueueRow) -> None:
         """Free the place of the active consumer, if it is still the one in `queue`."""
         statement = "UPDATE queues SET active = NULL WHERE id = ? AND active = ?"
         self._file.write(lambda conn: conn.execute(statement, [queue.id, queue.active]))
@@ -178,7 +178,7 @@ class QueuesDb:
             return 0
         return self._file.write(lambda conn: conn.executemany(statement, keys).rowcount)
 
-    def _claim(self, conn: Connection, queue: Queue, holder: int, limit: int) -> list[Held]:
+    def _claim(self, conn: Connection, queue: QueueRow, holder: int, limit: int) -> list[HeldRow]:
         # Before the claim: messages of dead holders go back to their places, so order is kept.
         now = self._clock()
         reap(conn, self._owner, now, sparing=holder)
@@ -201,9 +201,9 @@ class QueuesDb:
         return conn.execute(statement, [queue.id]).rowcount
 
 
-def _look(conn: Connection, name: str) -> Queue | None:
+def _look(conn: Connection, name: str) -> QueueRow | None:
     for number, single_active, active, ready in conn.execute(LOOK, [name]).fetchall():
-        return Queue(
+        return QueueRow(
             id=number,
             name=name,
             single_active=bool(single_active),
@@ -213,10 +213,10 @@ def _look(conn: Connection, name: str) -> Queue | None:
     return None
 
 
-def _declare(conn: Connection, name: str, *, single_active: bool) -> Queue:
+def _declare(conn: Connection, name: str, *, single_active: bool) -> QueueRow:
     statement = "INSERT INTO queues (name, single_active) VALUES (?, ?)"
     number = conn.execute(statement, [name, single_active]).lastrowid or 0
-    return Queue(id=number, name=name, single_active=single_active, active=None, has_ready=False)
+    return QueueRow(id=number, name=name, single_active=single_active, active=None, has_ready=False)
 
 
 def _declare_single_active(conn: Connection, name: str) -> int:
@@ -247,6 +247,6 @@ def _put_all(conn: Connection, parcels: Sequence[Parcel]) -> None:
             raise _Missing(parcel.queue)
 
 
-def _read(conn: Connection, tag: Tag) -> Held:
+def _read(conn: Connection, tag: Tag) -> HeldRow:
     ((exchange, routing_key, raw, body),) = conn.execute(READ, [tag.message]).fetchall()
-    return Held(tag=tag, exchange=exchange, routing_key=routing_key, raw=raw, body=body)
+    return HeldRow(tag=tag, exchange=exchange, routing_key=routing_key, raw=raw, body=body)

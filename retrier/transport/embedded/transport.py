@@ -27,7 +27,7 @@ from retrier.transport.embedded.broker_file import (
     SCHEMA,
     BrokerFile,
     CommitUnknown,
-    Held,
+    HeldRow,
     HoldLost,
     Parcel,
     QueueGone,
@@ -36,7 +36,7 @@ from retrier.transport.embedded.broker_file import (
 )
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.queues_db import QueuesDb
-from retrier.transport.seam import Awaited, Capabilities, QueueLook, Trial
+from retrier.transport.seam import Capabilities, QueueLook, TrialReport, Unsettled
 from retrier.transport.transports import TransportOptions
 
 LEASE = 30.0
@@ -47,7 +47,7 @@ WATCH_EVERY = 0.25
 FAREWELL = 1.0
 
 
-class Hold:
+class HolderRow:
     """A holder's row, and the thread that renews its lease, however long a handler takes."""
 
     def __init__(self, db: QueuesDb, lease: float = LEASE) -> None:
@@ -60,7 +60,7 @@ class Hold:
         self.id = db.enter(lease)
         Thread(target=self._keep_renewing, name="embedded broker lease", daemon=True).start()
 
-    def take(self, name: str, limit: int, queue_id: int | None = None) -> list[Held]:
+    def take(self, name: str, limit: int, queue_id: int | None = None) -> list[HeldRow]:
         """Take up to `limit` messages off a queue, without waiting.
 
         With `queue_id`, a queue that was deleted and declared again counts as gone. Raises
@@ -133,9 +133,9 @@ class EmbeddedPublisher:
         self._db: QueuesDb | None = open_db()
 
     @property
-    def awaited(self) -> Awaited:
+    def awaited(self) -> Unsettled:
         """Nothing: a commit confirms at once, so no queue is ever waited for."""
-        return Awaited()
+        return Unsettled()
 
     def publish(
         self,
@@ -242,7 +242,7 @@ class EmbeddedConsumer:
         """The unsettled tags that count against the prefetch: handed out since it was set."""
         try:
             self._queue_id = self._find()
-            self._hold: Hold | None = Hold(db, lease)
+            self._hold: HolderRow | None = HolderRow(db, lease)
         except BrokerUnavailable:
             db.close()
             raise
@@ -304,7 +304,7 @@ class EmbeddedConsumer:
             raise QueueGone(f"the embedded broker {self._db.place}: no queue {self._queue!r}")
         return queue.id
 
-    def _take(self, hold: Hold, limit: int) -> list[Delivery]:
+    def _take(self, hold: HolderRow, limit: int) -> list[Delivery]:
         room = min(limit, self._prefetch - len(self._counted))
         if room <= 0:
             return []
@@ -334,7 +334,7 @@ class EmbeddedConsumer:
         self._unsettled.difference_update(tags)
         self._counted.difference_update(tags)
 
-    def _guarded(self, act: Callable[[Hold], T]) -> T:
+    def _guarded(self, act: Callable[[HolderRow], T]) -> T:
         if self._hold is None:
             raise BrokerUnavailable(f"the embedded broker {self._db.place}: the consumer is closed")
         try:
@@ -344,7 +344,9 @@ class EmbeddedConsumer:
             raise
 
 
-def _settle_held(hold: Hold, tags: Sequence[Tag], settle: Callable[[Sequence[Tag]], int]) -> None:
+def _settle_held(
+    hold: HolderRow, tags: Sequence[Tag], settle: Callable[[Sequence[Tag]], int]
+) -> None:
     # Fewer are settled if the queue was deleted, which is fine, or if the lease was lost: then
     # other consumers get the messages.
     if settle(tags) < len(tags) and not hold.is_kept():
@@ -492,10 +494,10 @@ class EmbeddedTransport:
         """Open the file to look at queues. Raises BrokerUnavailable."""
         return EmbeddedQueues(self._open())
 
-    def try_out(self, _staging_queue: str) -> Trial:
+    def try_out(self, _staging_queue: str) -> TrialReport:
         """See the seam: there are no rights here but those of the file, which was opened."""
         self.queues().close()
-        return Trial()
+        return TrialReport()
 
     def _open(self) -> QueuesDb:
         return open_queues_db(self.path, self._busy_timeout)

@@ -28,7 +28,7 @@ from retrier.transport.rabbitmq.library import (
     Channel,
     Method,
     NoAnswer,
-    Question,
+    PendingReply,
     Silence,
     Taker,
     dial,
@@ -63,7 +63,7 @@ BREAKS = (
 )
 
 
-class Refusal(BrokerUnavailable):
+class ConnectionRefusal(BrokerUnavailable):
     """The broker closed the connection, and said why."""
 
     def __init__(self, message: str, code: int, words: str) -> None:
@@ -72,7 +72,7 @@ class Refusal(BrokerUnavailable):
         self.words = words
 
 
-class ChannelLost(Refusal):
+class ChannelLost(ConnectionRefusal):
     """The broker closed only the channel; BrokerConnection drops the connection as well."""
 
 
@@ -90,7 +90,7 @@ def translate(error: Exception, address: Address, queue: str | None = None) -> B
     if queue is not None and is_silence(error):
         return QueueSilent(queue, words_of(error))
     if isinstance(error, AMQPError) and error.reply_code:
-        kind = ChannelLost if isinstance(error, ChannelError) else Refusal
+        kind = ChannelLost if isinstance(error, ChannelError) else ConnectionRefusal
         words = words_of(error)
         return kind(f"the broker at {address} refused: {words}", error.reply_code, words)
     return BrokerUnavailable(f"{UNREACHABLE}{address}: {words_of(error)}")
@@ -109,12 +109,12 @@ def words_of(error: Exception) -> str:
             return str(error) or type(error).__name__
 
 
-def is_of_access(refusal: Refusal | None) -> bool:
+def is_of_access(refusal: ConnectionRefusal | None) -> bool:
     """Return whether a right is missing."""
     return refusal is not None and refusal.code == ACCESS_REFUSED
 
 
-def is_of_a_stream(refusal: Refusal | None) -> bool:
+def is_of_a_stream(refusal: ConnectionRefusal | None) -> bool:
     """Return whether a stream has refused the consumer: it names its type."""
     return refusal is not None and STREAM_TYPE in refusal.words
 
@@ -134,7 +134,7 @@ Value = int | str | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class QueueDifference:
     """An argument in which a queue differs from its declaration, with its value in the queue.
 
     `value` is None if absent or not shown. `given` says whether the queue has the argument, which
@@ -147,10 +147,10 @@ class Difference:
     given: bool | None
 
 
-def read_difference(words: str) -> Difference:
+def read_difference(words: str) -> QueueDifference:
     """Read the difference from the text of a refusal."""
     argument, given = _ARGUMENT.search(words), _GIVEN.search(words)
-    return Difference(
+    return QueueDifference(
         argument=argument[1] if argument else "",
         value=_find_value(words),
         given=given[1] != "none" if given else None,
@@ -376,7 +376,7 @@ class BrokerConnection:
         raw = self._live()
         self.silence.begin()
         asked = monotonic()
-        raw.question = Question(self.silence, timeout, self.tick)
+        raw.question = PendingReply(self.silence, timeout, self.tick)
         try:
             answer = question(self.channel)
         except BREAKS as error:

@@ -459,7 +459,7 @@ class NoAnswer(TimeoutError):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PendingReply:
     """A question under way; `timeout` limits its silence, `tick` each read, both in seconds."""
 
     silence: Silence
@@ -476,7 +476,7 @@ def read_version(connection: amqp.Connection) -> tuple[int, ...]:
 class RawConnection(pyamqp.Connection):
     """A connection over a PollingTransport, or over py-amqp's own socket with TLS."""
 
-    question: Question | None = None
+    question: PendingReply | None = None
     """The question under way, if any; never set while connecting."""
     signs: SignsOfLife
     """What the broker has heard of us; not there before the heartbeat is agreed upon."""

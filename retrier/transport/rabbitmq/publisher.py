@@ -20,7 +20,7 @@ from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
 from retrier.transport.rabbitmq.library import ANSWER_TIMEOUT, RawMessage, read_ack, why_unsendable
-from retrier.transport.seam import Awaited
+from retrier.transport.seam import Unsettled
 
 
 class Window:
@@ -168,7 +168,7 @@ class RabbitMQPublisher:
         self._probed = False
 
     @property
-    def awaited(self) -> Awaited:
+    def awaited(self) -> Unsettled:
         """See the seam."""
         return self._line.awaited
 
@@ -266,9 +266,9 @@ class ConfirmLine:
         return ConfirmLine(self.connection, self._own_queue)
 
     @property
-    def awaited(self) -> Awaited:
+    def awaited(self) -> Unsettled:
         """The queues of the window that have unsettled messages, and whether an alarm blocks."""
-        return Awaited(queues=self._window.open_queues, blocked=self.connection.blocked)
+        return Unsettled(queues=self._window.open_queues, blocked=self.connection.blocked)
 
     def begin(self, window: Window, throttled: "ThrottledCall") -> None:
         """Apply confirms to this window from now on; the previous one must be settled."""

@@ -20,8 +20,8 @@ from retrier.transport.rabbitmq.connection import (
     A_STREAM,
     BrokerConnection,
     ChannelLost,
-    Difference,
-    Refusal,
+    ConnectionRefusal,
+    QueueDifference,
     is_of_a_stream,
     is_of_access,
     name_missing_right,
@@ -52,7 +52,7 @@ class Declaration:
         default_factory=lambda: {"durable": True, "auto_delete": False}
     )
 
-    def but(self, found: Difference) -> "Declaration | None":
+    def but(self, found: QueueDifference) -> "Declaration | None":
         """Return it with what was found; None if that adds nothing."""
         if found.argument in self.flags and isinstance(found.value, bool):
             return replace(self, flags={**self.flags, found.argument: found.value})
@@ -61,7 +61,7 @@ class Declaration:
         return replace(self, arguments={**self.arguments, found.argument: found.value})
 
 
-Try = Callable[[Declaration], Difference | None]
+Try = Callable[[Declaration], QueueDifference | None]
 """Returns in what the queue differs from the declaration; None if in nothing."""
 
 
@@ -109,7 +109,7 @@ def find_delivery_limit(declare: Try, *, usual: int | None) -> DeliveryLimit | N
     return by_default and DeliveryLimit(most=None)
 
 
-def _read_limit(differs: Difference, by_default: DeliveryLimit | None) -> DeliveryLimit | None:
+def _read_limit(differs: QueueDifference, by_default: DeliveryLimit | None) -> DeliveryLimit | None:
     if by_default is not None and differs.value == UNLIMITED:
         return None
     return DeliveryLimit(most=differs.value if isinstance(differs.value, int) else None)
@@ -248,7 +248,7 @@ class RabbitMQQueues:
         """Return what tries a declaration of this queue."""
         return partial(self._declared_otherwise, queue)
 
-    def _declared_otherwise(self, queue: str, wanted: Declaration) -> Difference | None:
+    def _declared_otherwise(self, queue: str, wanted: Declaration) -> QueueDifference | None:
         try:
             self._declare(queue, wanted.arguments, wanted.flags)
         except ChannelLost as refusal:
@@ -327,7 +327,7 @@ class RabbitMQQueues:
             self._ask(
                 queue, lambda channel: channel.queue_delete(queue, if_unused=True, if_empty=True)
             )
-        except Refusal as refusal:
+        except ConnectionRefusal as refusal:
             # Quorum queues cannot delete on a condition: the check just made has to suffice.
             if refusal.code != NOT_IMPLEMENTED:
                 raise

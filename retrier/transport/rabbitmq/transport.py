@@ -14,7 +14,7 @@ from retrier.transport.rabbitmq.library import CONNECT_TIMEOUT
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from retrier.transport.rabbitmq.publisher import RabbitMQPublisher
 from retrier.transport.rabbitmq.queues import RabbitMQQueues, is_quorum
-from retrier.transport.seam import Capabilities, QueueKind, Trial
+from retrier.transport.seam import Capabilities, QueueKind, TrialReport
 from retrier.transport.transports import Tls, TransportOptions
 
 Dial = Callable[[], BrokerConnection]
@@ -29,7 +29,7 @@ class TooSlow(Exception):
     """The broker takes the trial's message too slowly, or reports an alarm."""
 
 
-def try_out(dial: Dial, kind: QueueKind, staging_queue: str) -> Trial:
+def try_out(dial: Dial, kind: QueueKind, staging_queue: str) -> TrialReport:
     """Try the rights on the staging queue, and use a queue like it. Raises BrokerUnavailable.
 
     The rights are tried on the name itself, by what is refused for another reason if they are
@@ -43,10 +43,10 @@ def try_out(dial: Dial, kind: QueueKind, staging_queue: str) -> Trial:
             _why_not_publishable(dial, f"{staging_queue}.none.{uuid4().hex}"),
         ]
         problems = tuple(each for each in found if each is not None)
-        return Trial(problems=problems) if problems else _use(queues, dial, staging_queue)
+        return TrialReport(problems=problems) if problems else _use(queues, dial, staging_queue)
     except TooSlow:
         what = "publishing: the broker is blocked by an alarm (memory or disk), or very slow"
-        return Trial(untried=(what,))
+        return TrialReport(untried=(what,))
     finally:
         queues.close()
 
@@ -65,23 +65,25 @@ def _why_not_publishable(dial: Dial, missing_queue: str) -> str | None:
     return f"a message could not be published: {outcome.reason}"
 
 
-def _use(queues: RabbitMQQueues, dial: Dial, staging_queue: str) -> Trial:
+def _use(queues: RabbitMQQueues, dial: Dial, staging_queue: str) -> TrialReport:
     """Declare a queue like the staging queue, send a message through it, and delete it."""
     queue = f"{staging_queue.removesuffix('.staging')}.check.{uuid4().hex[:12]}"
     if queues.why_not_declarable(queue) or queues.why_not_ingestible(queue):
-        return Trial(untried=(f"a queue like it: the rights do not hold for the name {queue}",))
+        return TrialReport(
+            untried=(f"a queue like it: the rights do not hold for the name {queue}",)
+        )
     try:
         queues.declare_trial_queue(queue)
         outcome = _publish(dial(), queue)
         if not isinstance(outcome, Confirmed):
-            return Trial(problems=(f"a queue like it takes no message: {outcome.reason}",))
+            return TrialReport(problems=(f"a queue like it takes no message: {outcome.reason}",))
         if not _is_handed_out(dial, queue):
-            return Trial(problems=("a queue like it does not hand out what it has taken",))
+            return TrialReport(problems=("a queue like it does not hand out what it has taken",))
     except BrokerUnavailable as error:
-        return Trial(problems=(f"a queue like it cannot be used: {error}",))
+        return TrialReport(problems=(f"a queue like it cannot be used: {error}",))
     finally:
         queues.delete(queue)
-    return Trial()
+    return TrialReport()
 
 
 def _publish(connection: BrokerConnection, queue: str) -> Outcome:
@@ -253,7 +255,7 @@ class RabbitMQTransport:
         finally:
             queues.close()
 
-    def try_out(self, staging_queue: str) -> Trial:
+    def try_out(self, staging_queue: str) -> TrialReport:
         """See the seam. Raises BrokerUnavailable."""
         return try_out(lambda: self._dial("check"), self._staging_queue_type, staging_queue)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
 
-from retrier.domain.archive_operation import Act, Refusal
+from retrier.domain.archive_operation import Act, ActRefusal
 from retrier.domain.breakers import BreakerKey, BreakerState, Per
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
 from retrier.domain.redirects import redirect_id
@@ -152,7 +152,7 @@ class People:
         self._world.acting = lambda: refused.append(self._account.why_not("revive", key))
         at = self._account.now
         asked = self._insist(lambda: self._world.gateway.revive(request, key))
-        if isinstance(asked, Refusal):
+        if isinstance(asked, ActRefusal):
             self._expect("revived", 0, int(not refused[-1]))
             return False
         # The first transaction made the operation; a later one found it under its key.

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from retrier.domain.breakers import BreakerRules, BreakerTerms
 from retrier.domain.failed_message import Received
-from retrier.domain.receipt import Recorded
+from retrier.domain.recording import Recorded
 from retrier.gateway import Gateway
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import QueueMapping

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import RETRY, Plan, hash_subject
 from retrier.domain.selection import Selection
-from retrier.http.parts import Sight
+from retrier.http.parts import MissingQueues
 from retrier.store.cuts import ISSUED
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, metadata, retry_operations
@@ -232,11 +232,11 @@ class TestARedirect:
         assert found["warnings"] == []
 
 
-def see(api: Api, sight: Sight) -> list[list[str]]:
+def see(api: Api, sight: MissingQueues) -> list[list[str]]:
     """Let the broker answer so; return what it is asked."""
     asked: list[list[str]] = []
 
-    def look_at(queues: Sequence[str]) -> Sight:
+    def look_at(queues: Sequence[str]) -> MissingQueues:
         asked.append(list(queues))
         return sight
 
@@ -246,7 +246,7 @@ def see(api: Api, sight: Sight) -> list[list[str]]:
 
 def test_a_destination_that_is_missing_is_told(api: Api) -> None:
     api.receive(failure(queue="orders"), failure(queue="orders"), failure(queue="bills"))
-    asked = see(api, Sight(missing=frozenset({"bills"})))
+    asked = see(api, MissingQueues(missing=frozenset({"bills"})))
 
     found = look(api, {"all": True})
 
@@ -258,7 +258,7 @@ def test_a_destination_that_is_missing_is_told(api: Api) -> None:
 
 def test_a_broker_that_cannot_be_asked_is_told(api: Api) -> None:
     api.receive(failure())
-    see(api, Sight(why_not="connection refused"))
+    see(api, MissingQueues(why_not="connection refused"))
 
     (warning,) = look(api, {"all": True})["warnings"]
 
@@ -267,7 +267,7 @@ def test_a_broker_that_cannot_be_asked_is_told(api: Api) -> None:
 
 def test_a_queue_that_was_not_answered_for_is_told_beside_a_missing_one(api: Api) -> None:
     api.receive(failure(queue="orders"), failure(queue="bills"))
-    see(api, Sight(missing=frozenset({"bills"}), unsure={"orders": "nobody knows"}))
+    see(api, MissingQueues(missing=frozenset({"bills"}), unsure={"orders": "nobody knows"}))
 
     missing, unsure = look(api, {"all": True})["warnings"]
 

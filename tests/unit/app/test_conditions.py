@@ -3,7 +3,7 @@
 import pytest
 
 from retrier.app.readiness import Backlogs, describe_ingestion
-from retrier.domain.receipt import Recorded
+from retrier.domain.recording import Recorded
 from tests.support.ingestion_bench import QUEUE, IngestionBench, make_recorded
 
 CONSUMING = (True, f"{QUEUE}: consuming")

@@ -5,7 +5,7 @@ import pytest
 from retrier.app.metrics import MOST_OF_OTHERS, Metrics
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition
-from retrier.domain.receipt import Receipt, Recorded
+from retrier.domain.recording import Receipt, Recorded
 from retrier.domain.retry_batch import WindowResult
 from retrier.events.ingestion import BatchStored, StoredAlone
 from retrier.events.processor import WindowRecorded

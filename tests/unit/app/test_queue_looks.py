@@ -7,7 +7,7 @@ import pytest
 
 from retrier.app.queue_looks import QueueLooks
 from retrier.errors import BrokerUnavailable, QueueSilent
-from retrier.http.parts import Sight
+from retrier.http.parts import MissingQueues
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_connections import ScriptedQueues
 from tests.support.scripted_transport import ScriptedTransport
@@ -60,7 +60,7 @@ def thawed(transport: ScriptedTransport) -> Iterator[threading.Event]:
 def test_a_queue_that_is_missing_is_found(transport: ScriptedTransport) -> None:
     looks = QueueLooks(transport, FrozenClock())
 
-    assert looks.look_at(["orders", "bills"]) == Sight(missing=frozenset({"bills"}))
+    assert looks.look_at(["orders", "bills"]) == MissingQueues(missing=frozenset({"bills"}))
 
 
 def test_the_connection_is_closed(transport: ScriptedTransport) -> None:
@@ -70,7 +70,7 @@ def test_the_connection_is_closed(transport: ScriptedTransport) -> None:
 
 
 def test_nothing_is_asked_where_there_is_nothing_to_ask(transport: ScriptedTransport) -> None:
-    assert QueueLooks(transport, FrozenClock()).look_at([]) == Sight()
+    assert QueueLooks(transport, FrozenClock()).look_at([]) == MissingQueues()
     assert transport.calls == []
 
 
@@ -88,7 +88,7 @@ def test_what_was_found_within_the_time_is_told(transport: ScriptedTransport) ->
 
     found = QueueLooks(transport, clock).look_at(["a", "b", "c"])
 
-    assert found == Sight(missing=frozenset({"a"}), why_not=SLOW)
+    assert found == MissingQueues(missing=frozenset({"a"}), why_not=SLOW)
 
 
 def test_a_broker_that_is_away_is_told(transport: ScriptedTransport) -> None:
@@ -96,7 +96,7 @@ def test_a_broker_that_is_away_is_told(transport: ScriptedTransport) -> None:
 
     found = QueueLooks(transport, FrozenClock()).look_at(["orders"])
 
-    assert found == Sight(why_not="the broker cannot be reached")
+    assert found == MissingQueues(why_not="the broker cannot be reached")
 
 
 def test_a_look_that_fails_costs_one_queue() -> None:
@@ -105,7 +105,7 @@ def test_a_look_that_fails_costs_one_queue() -> None:
 
     found = QueueLooks(transport, FrozenClock()).look_at(["bills", "gone", "orders"])
 
-    assert found == Sight(
+    assert found == MissingQueues(
         missing=frozenset({"gone"}),
         unsure={"bills": "the queue does not answer, though the broker does"},
     )
@@ -116,7 +116,9 @@ def test_a_refusal_is_not_said_as_a_broker_that_is_away(transport: ScriptedTrans
 
     found = QueueLooks(transport, FrozenClock()).look_at(["orders"])
 
-    assert found == Sight(unsure={"orders": "the broker refused to say, or the connection broke"})
+    assert found == MissingQueues(
+        unsure={"orders": "the broker refused to say, or the connection broke"}
+    )
 
 
 def test_a_broker_that_hangs_is_not_waited_for(
@@ -124,7 +126,7 @@ def test_a_broker_that_hangs_is_not_waited_for(
 ) -> None:
     looks = QueueLooks(transport, FrozenClock(), SHORT)
 
-    assert looks.look_at(["orders"]) == Sight(why_not=SLOW)
+    assert looks.look_at(["orders"]) == MissingQueues(why_not=SLOW)
     assert not thawed.is_set()
 
 
@@ -140,4 +142,6 @@ def test_a_broker_that_hangs_holds_two_threads_at_most(
 
     assert third.why_not is not None
     assert "others are looking" in third.why_not
-    wait_until(lambda: looks.look_at(["orders"]) == Sight(), 30, "the places are free again")
+    wait_until(
+        lambda: looks.look_at(["orders"]) == MissingQueues(), 30, "the places are free again"
+    )

@@ -3,21 +3,21 @@
 import pytest
 
 from retrier.app.queue_looks import KEPT, KEPT_UNKNOWN, MOST_NAMES, WholeNames
-from retrier.http.parts import Sight
+from retrier.http.parts import MissingQueues
 from tests.support.frozen_clock import FrozenClock
 
 NAME = "billing@eu"
-UNKNOWN = [Sight(why_not="away"), Sight(unsure={NAME: "silent"})]
+UNKNOWN = [MissingQueues(why_not="away"), MissingQueues(unsure={NAME: "silent"})]
 
 
 class Broker:
     """Gives one answer to everything, and notes what it is asked."""
 
     def __init__(self) -> None:
-        self.answer = Sight()
+        self.answer = MissingQueues()
         self.asked: list[str] = []
 
-    def look_at(self, queues: list[str]) -> Sight:
+    def look_at(self, queues: list[str]) -> MissingQueues:
         """Answer (QueueLooks)."""
         self.asked += queues
         return self.answer
@@ -43,7 +43,7 @@ def test_a_queue_that_is_there_is_found(names: WholeNames) -> None:
 
 
 def test_one_that_is_missing_is_not(names: WholeNames, broker: Broker) -> None:
-    broker.answer = Sight(missing=frozenset({NAME}))
+    broker.answer = MissingQueues(missing=frozenset({NAME}))
 
     assert not names.exists(NAME)
 
@@ -56,9 +56,9 @@ def test_an_answer_is_remembered(names: WholeNames, broker: Broker) -> None:
 def test_an_answer_does_not_hold_for_ever(
     names: WholeNames, broker: Broker, clock: FrozenClock
 ) -> None:
-    broker.answer = Sight(missing=frozenset({NAME}))
+    broker.answer = MissingQueues(missing=frozenset({NAME}))
     names.exists(NAME)
-    broker.answer = Sight()
+    broker.answer = MissingQueues()
     clock.advance(KEPT)
 
     assert names.exists(NAME)
@@ -66,11 +66,11 @@ def test_an_answer_does_not_hold_for_ever(
 
 @pytest.mark.parametrize("unknown", UNKNOWN, ids=repr)
 def test_what_nobody_can_say_is_no_queue_and_soon_asked_again(
-    names: WholeNames, broker: Broker, clock: FrozenClock, unknown: Sight
+    names: WholeNames, broker: Broker, clock: FrozenClock, unknown: MissingQueues
 ) -> None:
     broker.answer = unknown
     found = [names.exists(NAME), names.exists(NAME)]
-    broker.answer = Sight()
+    broker.answer = MissingQueues()
     clock.advance(KEPT_UNKNOWN)
 
     assert found == [False, False]
@@ -90,7 +90,7 @@ def test_a_broker_that_is_away_is_not_asked_about_every_name(
 ) -> None:
     broker.answer = UNKNOWN[0]
     names.exists(NAME)
-    broker.answer = Sight()
+    broker.answer = MissingQueues()
 
     assert not names.exists("bills@eu")
     assert broker.asked == [NAME]

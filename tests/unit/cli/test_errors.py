@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from retrier.cli.errors import Sort, Status
+from retrier.cli.errors import SortKey, Status
 from retrier.clock import SystemClock
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.streams import read_position
@@ -209,7 +209,7 @@ def test_a_list_is_one_json_document(cli: CommandLine) -> None:
 
 
 def test_the_options_know_what_the_service_knows() -> None:
-    assert list(Sort) == list(ApiSort)
+    assert list(SortKey) == list(ApiSort)
     statuses = [status.replace("_", "") for status in FailedMessageStatus]
     assert [status.lower() for status in Status] == [*statuses, "dead"]
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from retrier.demo.orders import BadOrder, Cause, Order, handle, make_orders
-from retrier.demo.shop import Book, Listed, ShopLog, compare
+from retrier.demo.orders import BadOrder, Defect, Order, handle, make_orders
+from retrier.demo.shop import Book, ListedFailure, ShopLog, compare
 from retrier.worker.handlers import make_parser
 
 
-def fails(order: Order, broken: set[Cause]) -> bool:
+def fails(order: Order, broken: set[Defect]) -> bool:
     try:
         handle(order, broken)
     except (BadOrder, KeyError, ConnectionRefusedError):
@@ -25,8 +25,8 @@ def book(**changes: object) -> Book:
     return Book(**{**values, **changes})  # type: ignore[arg-type] # the fields of Book
 
 
-def listed(message_id: str = "b", status: str = "resolved", attempts: int = 2) -> Listed:
-    return Listed(message_id=message_id, status=status, attempts=attempts)
+def listed(message_id: str = "b", status: str = "resolved", attempts: int = 2) -> ListedFailure:
+    return ListedFailure(message_id=message_id, status=status, attempts=attempts)
 
 
 def test_books_that_agree_show_no_difference() -> None:
@@ -43,7 +43,7 @@ def test_books_that_agree_show_no_difference() -> None:
         (book(handled={"a": 1}), listed(), "b should be unresolved, and is resolved"),
     ],
 )
-def test_a_difference_is_told(shop: Book, service: Listed, difference: str) -> None:
+def test_a_difference_is_told(shop: Book, service: ListedFailure, difference: str) -> None:
     told = compare(shop, [service])
 
     assert len(told) == 1
@@ -72,8 +72,8 @@ def test_an_order_survives_its_body() -> None:
     assert make_parser(Order)(order.to_body()) == order
 
 
-@pytest.mark.parametrize("cause", list(Cause))
-def test_each_cause_fails_some_orders_and_not_all(cause: Cause) -> None:
+@pytest.mark.parametrize("cause", list(Defect))
+def test_each_cause_fails_some_orders_and_not_all(cause: Defect) -> None:
     failed = [order for order in make_orders(300) if fails(order, {cause})]
 
     assert 0 < len(failed) < 150
@@ -87,7 +87,7 @@ def test_some_gifts_fail_for_two_causes() -> None:
     gifts: list[Order] = [
         order
         for order in make_orders(300)
-        if fails(order, {Cause.GIFT_BUG}) and fails(order, {Cause.PAYMENTS_DOWN})
+        if fails(order, {Defect.GIFT_BUG}) and fails(order, {Defect.PAYMENTS_DOWN})
     ]
 
     assert gifts

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.demo.orders import Cause
+from retrier.demo.orders import Defect
 from retrier.demo.shop import ShopCounts, ShopLog, count, counting, read_counts, write_counts
 from retrier.demo.shop_page import shop_page, shop_view
 from retrier.demo.workspace import Workspace
@@ -47,7 +47,7 @@ def test_all_parts_are_broken_first(web: Web) -> None:
     html = web.get("/demo")
 
     assert "Three parts of a shop are broken" in html
-    assert html.count('action="/demo/repair"') == len(Cause)
+    assert html.count('action="/demo/repair"') == len(Defect)
 
 
 def test_the_counts_are_those_of_the_shop(web: Web) -> None:
@@ -67,7 +67,7 @@ def test_a_repair_removes_the_cause(web: Web, shop: Workspace) -> None:
     answer = web.post("/demo/repair", {"cause": "gift-bug"})
 
     assert answer.headers["Location"] == "/demo#gift-bug"
-    assert shop.find_broken() == {Cause.PAYMENTS_DOWN, Cause.BAD_INPUT}
+    assert shop.find_broken() == {Defect.PAYMENTS_DOWN, Defect.BAD_INPUT}
     assert "Two parts of a shop are broken" in web.get("/demo")
 
 
@@ -84,7 +84,7 @@ def test_another_site_repairs_nothing(web: Web, shop: Workspace) -> None:
     )
 
     assert answer.status_code == 403
-    assert Cause.GIFT_BUG in shop.find_broken()
+    assert Defect.GIFT_BUG in shop.find_broken()
 
 
 def test_after_a_repair_the_group_is_to_be_retried(web: Web) -> None:
@@ -100,13 +100,13 @@ def test_after_a_repair_the_group_is_to_be_retried(web: Web) -> None:
 def test_what_has_two_causes_is_explained() -> None:
     group = GroupRow(group_id="g", title="KeyError: orders.py in wrap_gift", live="", count=0)
 
-    view = shop_view([group], {Cause.PAYMENTS_DOWN}, {}, ShopCounts())
+    view = shop_view([group], {Defect.PAYMENTS_DOWN}, {}, ShopCounts())
 
     assert "they wait with the payments now" in view.parts[0].next_step
 
 
 def test_at_the_end_it_says_so(web: Web, shop: Workspace) -> None:
-    for cause in Cause:
+    for cause in Defect:
         web.post("/demo/repair", {"cause": cause})
     write_counts(shop.counts, ShopCounts(published=300, handled=300))
 

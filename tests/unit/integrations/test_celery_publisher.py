@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from retrier.integrations.celery import (
-    TRUSTED,
-    NotTaken,
-    Publication,
-    Publisher,
-    describe,
-)
+from retrier.integrations.celery import TRUSTED, Publication, Publisher, PublishRefused, describe
 from tests.support.frozen_clock import FrozenClock
 
 FULL: Mapping[str, object] = {"trace": "long"}
@@ -142,14 +136,14 @@ def test_a_broker_that_does_not_answer_is_not_asked_again():
 
 
 def test_a_missing_queue_is_noticed():
-    with pytest.raises(NotTaken, match="there is no queue error"):
+    with pytest.raises(PublishRefused, match="there is no queue error"):
         Publisher(App("returned")).publish(FAILURE)
 
 
 def test_after_a_missing_queue_the_next_is_published():
     app = App("returned", None)
     publisher = Publisher(app)
-    with pytest.raises(NotTaken):
+    with pytest.raises(PublishRefused):
         publisher.publish(FAILURE)
 
     publisher.publish(FAILURE)
@@ -160,7 +154,7 @@ def test_after_a_missing_queue_the_next_is_published():
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (NotTaken("there is no queue error"), "NotTaken: there is no queue error"),
+        (PublishRefused("there is no queue error"), "NotTaken: there is no queue error"),
         (ConnectionRefusedError("refused"), "ConnectionRefusedError: refused"),
         (ValueError("a secret"), "ValueError"),
     ],

@@ -13,8 +13,8 @@ from retrier.integrations.handover import (
     Deed,
     Handover,
     Handovers,
-    Hold,
     Owed,
+    UnackedHold,
     describe_task,
 )
 from tests.support.waiting import wait_until
@@ -61,7 +61,7 @@ def test_what_is_published_is_counted() -> None:
 
 
 def test_a_task_that_is_not_acknowledged_is_held_until_its_failure_is_published() -> None:
-    site, hold, acts = Site(), Hold(), []
+    site, hold, acts = Site(), UnackedHold(), []
     hold.keep(lambda: acts.append("acknowledged"))
 
     site.hand_over(hold=hold)
@@ -73,7 +73,7 @@ def test_a_task_that_is_not_acknowledged_is_held_until_its_failure_is_published(
 
 
 def test_a_task_is_let_go_by_a_thread_that_may() -> None:
-    site, hold, acts, asked = Site(), Hold(), [], []
+    site, hold, acts, asked = Site(), UnackedHold(), [], []
     hold.keep(lambda: acts.append("acknowledged"))
     site.hand_over(hold=hold, settle_by=asked.append)
 

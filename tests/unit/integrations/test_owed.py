@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from retrier.integrations import handover as module
-from retrier.integrations.handover import Debt, Hold, Owed
+from retrier.integrations.handover import Debt, Owed, UnackedHold
 from tests.support.waiting import wait_until
 
 SOON = 0.01
@@ -107,7 +107,7 @@ def test_the_end_of_a_process_tries_once_more_at_once_and_says_what_is_left() ->
 
 
 def test_a_task_is_settled_only_when_its_failure_is_published() -> None:
-    hold, acts = Hold(), []
+    hold, acts = UnackedHold(), []
 
     assert hold.keep(lambda: acts.append("acknowledged"))
     assert acts == []
@@ -117,7 +117,7 @@ def test_a_task_is_settled_only_when_its_failure_is_published() -> None:
 
 
 def test_a_task_whose_failure_is_published_already_is_held_no_more() -> None:
-    hold = Hold()
+    hold = UnackedHold()
 
     hold.let_go()
 

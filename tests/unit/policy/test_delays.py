@@ -14,7 +14,7 @@ from retrier.policy.delays import (
     Fixed,
     Jitter,
     Linear,
-    Listed,
+    ListedDelays,
     Spread,
     delay_after,
     range_of,
@@ -48,7 +48,7 @@ def test_fixed_is_always_the_same() -> None:
 
 
 def test_a_list_ends_with_its_last() -> None:
-    assert seconds_of(Listed(delays=(SECOND, HOUR)), 4) == [1, 3600, 3600, 3600]
+    assert seconds_of(ListedDelays(delays=(SECOND, HOUR)), 4) == [1, 3600, 3600, 3600]
 
 
 @pytest.mark.parametrize(

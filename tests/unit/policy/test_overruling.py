@@ -6,7 +6,7 @@ import pytest
 
 from retrier.domain.decision import AGAIN, Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.failed_message import FailedMessageStatus, LastWord
-from retrier.domain.receipt import Standing
+from retrier.domain.recording import Standing
 from retrier.domain.retry_batch import Ejected
 from retrier.domain.text import COLUMN_BYTES
 from retrier.policy.policy_set import judge_revert, unless_copy, unless_stands

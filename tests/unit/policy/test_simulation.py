@@ -6,10 +6,16 @@ from retrier.domain.failed_message import Disposition
 from retrier.policy.delays import Fixed
 from retrier.policy.facts import Facts
 from retrier.policy.policy_set import Definition, GivingUp, Match, PolicySet, Rule
-from retrier.policy.simulation import Change, Simulation, StoredFailure, Verdict, rule_of
+from retrier.policy.simulation import (
+    DecisionChange,
+    RuleDecision,
+    Simulation,
+    StoredFailure,
+    rule_of,
+)
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
-NOTHING = Verdict(rule=None, decision=Disposition.MANUAL)
+NOTHING = RuleDecision(rule=None, decision=Disposition.MANUAL)
 BACKOFF = Fixed(first=timedelta(seconds=1))
 SET = PolicySet(
     Definition(
@@ -29,7 +35,7 @@ SET = PolicySet(
 
 
 def failure(
-    queue: str, failures: int = 1, verdict: Verdict = NOTHING, ago: int = 0
+    queue: str, failures: int = 1, verdict: RuleDecision = NOTHING, ago: int = 0
 ) -> StoredFailure:
     return StoredFailure(
         unique_message_id="m",
@@ -51,14 +57,14 @@ def test_decisions_are_counted_by_rule_the_most_frequent_first() -> None:
     assert found.judged == 5
     assert found.oldest == NOW - timedelta(days=2)
     assert next(iter(found.counts.items())) == (
-        Change(old=NOTHING, new=Verdict(rule="twice", decision=Disposition.SCHEDULED)),
+        DecisionChange(old=NOTHING, new=RuleDecision(rule="twice", decision=Disposition.SCHEDULED)),
         2,
     )
     assert {each.new: count for each, count in found.counts.items()} == {
-        Verdict(rule="once", decision=Disposition.DEAD): 1,
-        Verdict(rule="asked", decision=Disposition.MANUAL): 1,
-        Verdict(rule="twice", decision=Disposition.SCHEDULED): 2,
-        Verdict(rule=None, decision=Disposition.MANUAL): 1,
+        RuleDecision(rule="once", decision=Disposition.DEAD): 1,
+        RuleDecision(rule="asked", decision=Disposition.MANUAL): 1,
+        RuleDecision(rule="twice", decision=Disposition.SCHEDULED): 2,
+        RuleDecision(rule=None, decision=Disposition.MANUAL): 1,
     }
 
 

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from retrier.http.parts import Sight
+from retrier.http.parts import MissingQueues
 from tests.contract.store_retries import SENT, bring_to
 from tests.support.bench import QUEUE, STAGING, Bench
 from tests.support.factories import failure
@@ -61,13 +61,13 @@ def test_it_shows_how_many_messages_it_concerns(web: Web) -> None:
 
 def test_a_queue_that_does_not_exist_is_told(web: Web) -> None:
     create(web)
-    web.api.look_at = lambda _queues: Sight(missing=frozenset({"new"}))
+    web.api.look_at = lambda _queues: MissingQueues(missing=frozenset({"new"}))
 
     assert "does not exist: retries to it fail" in web.get("/redirects")
 
 
 def test_a_queue_that_was_not_answered_for_is_told(web: Web) -> None:
-    web.api.look_at = lambda _queues: Sight(unsure={"new": "nobody knows"})
+    web.api.look_at = lambda _queues: MissingQueues(unsure={"new": "nobody knows"})
     create(web, QUEUE, "new")
 
     assert "nobody knows" in web.get("/redirects")

@@ -31,10 +31,10 @@ from retrier.worker.hand import (
 from retrier.worker.handlers import make_handler
 from retrier.worker.starts import (
     FORGIVEN,
-    Counts,
     Poison,
     Site,
     Startable,
+    StartCounts,
     Trace,
     Uncounted,
     judge_delivery,
@@ -49,11 +49,11 @@ class Message:
     """On the queue, with what its headers say, and what the broker has counted."""
 
     name: str
-    counts: Counts = field(default_factory=Counts)
+    counts: StartCounts = field(default_factory=StartCounts)
     came_back: int = 0
 
     @property
-    def key(self) -> tuple[str, Counts, int]:
+    def key(self) -> tuple[str, StartCounts, int]:
         return self.name, self.counts, self.came_back
 
 
@@ -92,7 +92,7 @@ class Process:
         self.socket: list[Message] = []
         """On the way: delivered, and not seen yet."""
         self.known: dict[Held, Message] = {}
-        self.notes: dict[tuple[str, Counts, int], Trace] = {}
+        self.notes: dict[tuple[str, StartCounts, int], Trace] = {}
         self.unsettled: list[tuple[Held, Message | None]] = []
         self.stopping = False
 
@@ -215,7 +215,7 @@ class World:
                 process.unsettled.append((held, None))
         return not held.is_suspect
 
-    def key_of(self, message: Message) -> tuple[str, Counts, int]:
+    def key_of(self, message: Message) -> tuple[str, StartCounts, int]:
         return message.key if self.plan.counted else (message.name, message.counts, 0)
 
     def find_others(self, process: Process) -> list[Process]:
@@ -226,7 +226,7 @@ class World:
             if each is not process and each.options.host == process.options.host
         ]
 
-    def look(self, process: Process, key: tuple[str, Counts, int]) -> Trace:
+    def look(self, process: Process, key: tuple[str, StartCounts, int]) -> Trace:
         near = [process, *self.find_others(process)]
         return max(each.notes.get(key, Trace.UNKNOWN) for each in near)
 
@@ -254,7 +254,7 @@ class World:
         process.unsettled.append((held, None))
 
     def publish(self, process: Process, held: Held) -> None:
-        counts = Counts(held.crashes, held.returns)
+        counts = StartCounts(held.crashes, held.returns)
         process.hand.unsettle()
         process.unsettled.append((held, Message(process.known[held].name, counts)))
 

@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from retrier.worker.line import Pause
+from retrier.worker.connections import HealthPause
 from tests.support.frozen_clock import FrozenClock
 from tests.support.waiting import wait_until
 
@@ -15,7 +15,7 @@ def clock() -> FrozenClock:
 
 
 def test_the_delay_is_doubled_up_to_a_minute_until_something_is_handled(clock: FrozenClock) -> None:
-    pause = Pause(None, 5, clock)
+    pause = HealthPause(None, 5, clock)
 
     def length_of_a_pause() -> float:
         pause.begin("db")
@@ -30,12 +30,12 @@ def test_the_delay_is_doubled_up_to_a_minute_until_something_is_handled(clock: F
 
 
 def test_without_a_health_check_it_begins_at_once(clock: FrozenClock) -> None:
-    assert not Pause(None, 5, clock).check()
+    assert not HealthPause(None, 5, clock).check()
 
 
 def test_with_one_nothing_is_taken_before_it_has_passed(clock: FrozenClock) -> None:
     healthy: list[bool] = [False]
-    pause = Pause(lambda: healthy[-1], 5, clock)
+    pause = HealthPause(lambda: healthy[-1], 5, clock)
 
     assert pause.check()
     wait_until(lambda: pause.check() and "it says False" in pause.why, 30)
@@ -47,7 +47,7 @@ def test_with_one_nothing_is_taken_before_it_has_passed(clock: FrozenClock) -> N
 
 
 def test_one_that_returns_nothing_has_passed(clock: FrozenClock) -> None:
-    pause = Pause(lambda: None, 5, clock)
+    pause = HealthPause(lambda: None, 5, clock)
 
     wait_until(lambda: not pause.check(), 30)
 
@@ -60,7 +60,7 @@ def test_one_that_hangs_is_asked_once_and_blocks_nobody(clock: FrozenClock) -> N
         asked.append("")
         answer.wait(5)
 
-    pause = Pause(health, 5, clock)
+    pause = HealthPause(health, 5, clock)
     for _ in range(10):
         assert pause.check()
         clock.advance(5)

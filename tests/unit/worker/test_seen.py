@@ -14,9 +14,9 @@ from retrier.processes import describe_process
 from retrier.worker.seen import (
     CLAIM,
     KEPT,
-    Begun,
     Busy,
     Handled,
+    NotHandled,
     Seen,
     SeenInFile,
     SeenInRedis,
@@ -73,12 +73,12 @@ def two(
 def test_a_retry_that_was_handled_is_remembered_with_its_result(two: tuple[Seen, Seen]) -> None:
     first, second = two
 
-    assert first.begin("r") == Begun()
+    assert first.begin("r") == NotHandled()
     first.finish("r", b"[1]")
 
     assert first.begin("r") == Handled(b"[1]")
     assert second.begin("r") == Handled(b"[1]")
-    assert second.begin("other") == Begun()
+    assert second.begin("other") == NotHandled()
 
 
 def test_a_retry_that_is_being_handled_is_busy_for_others(two: tuple[Seen, Seen]) -> None:
@@ -88,7 +88,7 @@ def test_a_retry_that_is_being_handled_is_busy_for_others(two: tuple[Seen, Seen]
     first.keep(["r"])
 
     assert second.begin("r") == Busy()
-    assert first.begin("r") == Begun()
+    assert first.begin("r") == NotHandled()
 
 
 def test_a_retry_that_was_not_handled_is_free_again(two: tuple[Seen, Seen]) -> None:
@@ -98,7 +98,7 @@ def test_a_retry_that_was_not_handled_is_free_again(two: tuple[Seen, Seen]) -> N
     second.drop("no claim of ours")
     first.drop("r")
 
-    assert second.begin("r") == Begun()
+    assert second.begin("r") == NotHandled()
 
 
 def test_a_claim_that_is_not_renewed_runs_out(tmp_path: Path, clock: FrozenClock) -> None:
@@ -109,7 +109,7 @@ def test_a_claim_that_is_not_renewed_runs_out(tmp_path: Path, clock: FrozenClock
     clock.advance(CLAIM - 1)
     assert second.begin("r") == Busy()
     clock.advance(2)
-    assert second.begin("r") == Begun()
+    assert second.begin("r") == NotHandled()
 
 
 def test_the_claim_of_a_process_that_is_gone_is_free_at_once(
@@ -119,7 +119,7 @@ def test_the_claim_of_a_process_that_is_gone_is_free_at_once(
     dead._me = replace(describe_process(), started="1")  # noqa: SLF001 - a pid that was used again
     dead.begin("r")
 
-    assert seen.begin("r") == Begun()
+    assert seen.begin("r") == NotHandled()
 
 
 def test_what_was_handled_long_ago_is_forgotten(tmp_path: Path, clock: FrozenClock) -> None:
@@ -127,14 +127,14 @@ def test_what_was_handled_long_ago_is_forgotten(tmp_path: Path, clock: FrozenClo
 
     clock.advance(KEPT + 1)
 
-    assert SeenInFile(tmp_path / "seen.db", clock).begin("r") == Begun()
+    assert SeenInFile(tmp_path / "seen.db", clock).begin("r") == NotHandled()
 
 
 def test_a_function_is_asked_and_the_handler_remembers(clock: FrozenClock) -> None:
     seen = make_seen({"r"}.__contains__, clock)
 
     assert seen is not None
-    assert (seen.begin("r"), seen.begin("s")) == (Handled(None), Begun())
+    assert (seen.begin("r"), seen.begin("s")) == (Handled(None), NotHandled())
 
 
 @pytest.mark.parametrize("given", [7, b"path"])
@@ -155,7 +155,7 @@ def test_a_real_redis_remembers(clock: FrozenClock) -> None:
     assert second is not None
     retry = uuid4().hex
 
-    assert (first.begin(retry), second.begin(retry)) == (Begun(), Busy())
+    assert (first.begin(retry), second.begin(retry)) == (NotHandled(), Busy())
     first.finish(retry, b"7")
     assert second.begin(retry) == Handled(b"7")
 

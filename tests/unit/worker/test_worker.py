@@ -11,7 +11,7 @@ import pytest
 from retrier.errors import ConfigurationError
 from retrier.transport.other_brokers import KombuTransport
 from retrier.worker import Worker
-from retrier.worker.line import find_transport
+from retrier.worker.connections import find_transport
 from retrier.worker.log import Condition
 from retrier.worker.worker import HealthServer
 

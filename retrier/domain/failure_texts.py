@@ -63,7 +63,7 @@ def derive(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ExceptionTexts:
     """Texts of the exception, how often a worker crashed over the message, and why it gave up."""
 
     exception_message: str | None = None
@@ -74,15 +74,15 @@ class Said:
 
 def read_said(
     codec: PropertyCodec, raw: bytes, *, dialect: str, otherwise: str | None = None
-) -> Said:
+) -> ExceptionTexts:
     """Return what a policy looks at; quicker than `derive`, which makes it fit to be shown."""
     try:
         properties = codec.read(raw)
     except UnreadableProperties:
-        return Said()
+        return ExceptionTexts()
     details = _details(properties, dialect, otherwise)
     crashes, rejected = read_worker(properties)
-    return Said(
+    return ExceptionTexts(
         crashes=crashes,
         rejected=rejected,
         exception_message=details.exception_message if details else None,

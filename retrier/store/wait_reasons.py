@@ -13,13 +13,13 @@ from sqlalchemy import ColumnElement, and_, exists, func, or_, select
 from retrier.domain.failed_message import Disposition
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.schedule import Schedule
-from retrier.domain.waiting import Reason, tell_reasons
+from retrier.domain.wait_reasons import WaitReason, describe_reasons
 from retrier.store import breaker_lists, messages, operations
 from retrier.store import breakers as breaker_rows
 from retrier.store.breaker_lists import breaker_from_row, why_each_waits
 from retrier.store.engine.database import Database, reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.holds import IS_HELD, is_any_strict, tell_those_held
+from retrier.store.holds import IS_HELD, describe_held, is_any_strict
 from retrier.store.lease import fenced
 from retrier.store.message_lists import ListedMessage
 from retrier.store.obstacles import find_reasons
@@ -57,7 +57,7 @@ def _why_first_waits(tx: Transaction) -> str | None:
     first = tx.execute(_FIRST_NUMBER).scalars().all()
     # No more than one, and none if it went meanwhile.
     return next(
-        iter([*tell_those_held(tx, first).values(), *why_each_waits(tx, first).values()]), None
+        iter([*describe_held(tx, first).values(), *why_each_waits(tx, first).values()]), None
     )
 
 
@@ -66,13 +66,13 @@ _MOST_HELD = 1000
 
 
 @reading
-def find_waits(tx: Transaction, unique_message_id: str) -> tuple[Reason, ...]:
+def find_waits(tx: Transaction, unique_message_id: str) -> tuple[WaitReason, ...]:
     """Say why a message waits, each thing that holds it. Raises DatabaseUnavailable."""
     if not is_guid(unique_message_id):
         return ()
     key = message_columns.unique_message_id == canonical(unique_message_id)
     numbers = tx.execute(select(message_columns.number).where(key)).scalars().all()
-    found = find_reasons(tx, numbers, tell_those_held(tx, numbers))
+    found = find_reasons(tx, numbers, describe_held(tx, numbers))
     return next(iter(found.values()), ())
 
 
@@ -90,8 +90,8 @@ def _find_each(tx: Transaction, ids: Sequence[str]) -> Mapping[str, str]:
     query = select(message_columns.number, message_columns.unique_message_id)
     rows = tx.execute(query.where(tx.sql.member(message_columns.unique_message_id, ids))).all()
     numbers = [row.number for row in rows]
-    found = find_reasons(tx, numbers, tell_those_held(tx, numbers))
-    told = {row.unique_message_id: tell_reasons(found.get(row.number, ())) for row in rows}
+    found = find_reasons(tx, numbers, describe_held(tx, numbers))
+    told = {row.unique_message_id: describe_reasons(found.get(row.number, ())) for row in rows}
     return {key: why for key, why in told.items() if why is not None}
 
 
@@ -123,7 +123,7 @@ def _find_held(tx: Transaction, group_ids: Sequence[str]) -> Mapping[str, str]:
         .group_by(cause_groups.c.group_id)
     )
     first = {row[0]: row[1] for row in tx.execute(query)}
-    told = tell_those_held(tx, sorted({*first.values()}))
+    told = describe_held(tx, sorted({*first.values()}))
     return {group_id: told[number] for group_id, number in first.items() if number in told}
 
 

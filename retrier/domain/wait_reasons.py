@@ -125,10 +125,10 @@ def _wait_for_cut(operation: RetryOperation, at: datetime) -> str | None:
     canary = operation.canary
     if canary is not None and canary.state is CanaryState.WAITING:
         return f"its first {operation.sent} messages are sent: until {until} they may come back"
-    return tell_pace(operation.rate)
+    return describe_rate(operation.rate)
 
 
-def tell_pace(rate: int | None) -> str:
+def describe_rate(rate: int | None) -> str:
     """Say why there is a pause between two cuts; only what is due by policy needs no rate."""
     if rate is None:
         return "the policies allow only so many a second"
@@ -191,14 +191,14 @@ class WaitingMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class WaitReason:
     """Why a message waits."""
 
     holding: Holding
     why: str
 
 
-def tell_reasons(reasons: Iterable[Reason]) -> str | None:
+def describe_reasons(reasons: Iterable[WaitReason]) -> str | None:
     """Say all of them in one sentence; None if there is none."""
     return "; ".join(each.why for each in reasons) or None
 
@@ -208,7 +208,7 @@ IN_TURN = "it is due, and goes when its turn comes"
 
 def why_message_waits(
     message: WaitingMessage, at: datetime, obstacles: Obstacles
-) -> tuple[Reason, ...]:
+) -> tuple[WaitReason, ...]:
     """Say why a message is not retried at this time; nothing if it waits for its time, or a person.
 
     A message that is due has always a reason: nobody is shown a time that has passed without one.
@@ -217,21 +217,21 @@ def why_message_waits(
         return ()
     if message.is_claimed:
         why = NOBODY if not obstacles.is_worked else message.batch_reason
-        return () if why is None else (Reason(holding=Holding.OTHER, why=why),)
+        return () if why is None else (WaitReason(holding=Holding.OTHER, why=why),)
     if message.disposition is Disposition.DEAD:
         return ()
     held = tuple(_what_holds(message))
     if held or message.disposition is not Disposition.SCHEDULED:
         return held
     due = _why_not_sent(message, at, obstacles)
-    return () if due is None else (Reason(holding=Holding.OTHER, why=due),)
+    return () if due is None else (WaitReason(holding=Holding.OTHER, why=due),)
 
 
-def _what_holds(message: WaitingMessage) -> Iterator[Reason]:
+def _what_holds(message: WaitingMessage) -> Iterator[WaitReason]:
     if message.held_behind is not None:
-        yield Reason(holding=Holding.STREAM, why=message.held_behind)
+        yield WaitReason(holding=Holding.STREAM, why=message.held_behind)
     if message.breaker is not None:
-        yield Reason(holding=Holding.BREAKER, why=message.breaker)
+        yield WaitReason(holding=Holding.BREAKER, why=message.breaker)
 
 
 def _why_not_sent(message: WaitingMessage, at: datetime, obstacles: Obstacles) -> str | None:

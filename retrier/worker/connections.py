@@ -81,7 +81,7 @@ def find_counted(transport: Transport, queues: Sequence[str]) -> frozenset[str]:
     return frozenset(queue for queue in queues if transport.counts_deliveries(queue))
 
 
-class Line:
+class Connections:
     """Used by one thread. All that speaks to the broker raises BrokerUnavailable.
 
     The first error makes it useless: all of it is closed then.
@@ -233,7 +233,7 @@ LONGEST_PAUSE = 60.0
 """Seconds: a delay is doubled up to this."""
 
 
-class Pause:
+class HealthPause:
     """Over when the health check passes; without one, after a delay that is doubled each time.
 
     A breaker that is open is a pause as well: `circuit` says when that is over.
