@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query, Request, Response
 from retrier.api.answers import HEADERS, TOTAL_COUNT, Json, answer, camel, present, problem, time
 from retrier.api.archive import archive_of_group
 from retrier.api.messages import listed
+from retrier.api.operations import outcomes_of
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import IdsQuery, InContext, MessagesPage, OrderQuery, Wanted, list_headers
 from retrier.domain.classifiers import CLASSIFIERS
@@ -76,6 +77,8 @@ def _finished(finished: RetryOperation) -> Json:
             "completion_time": time(finished.completed_at),
             "failed": is_failed(finished),
             "number_of_messages_processed": finished.forwarded,
+            "outcomes": outcomes_of(finished),
+            "is_well": finished.is_well,
         }
     )
 

@@ -26,6 +26,7 @@ from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
 from retrier.api.selections import YEAR, AskedBody, named_plan, refuse_plan
 from retrier.domain.headers import why_not_dropped
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.processor_work import Work, find_work, wait_until
 from retrier.domain.retry_operation import (
     HIGHEST_RATE,
@@ -132,6 +133,8 @@ def operation(shown: RetryOperation, schedule: Schedule | None = None) -> Json:
             "forwarded": shown.forwarded,
             "skipped": shown.skipped,
             "failed": shown.failed,
+            "outcomes": outcomes_of(shown),
+            "is_well": shown.is_well,
             "left_out": shown.left_out,
             "dead_left_out": shown.dead_left_out,
             "remaining": shown.remaining,
@@ -145,6 +148,11 @@ def operation(shown: RetryOperation, schedule: Schedule | None = None) -> Json:
             "modified_at": time(shown.modified_at),
         }
     )
+
+
+def outcomes_of(shown: RetryOperation) -> Mapping[RetryOutcome, int]:
+    """Show how many of the retries that it sent have which outcome; their sum is `forwarded`."""
+    return {**shown.outcomes.by_outcome, RetryOutcome.WAITING: shown.waiting}
 
 
 def listed(shown: RetryOperation, found: ListedOperations) -> Json:
@@ -164,7 +172,7 @@ def details(found: OperationDetails) -> Json:
         "waits_because": why_it_waits(shown, found.at, found.schedule, found.obstacles)
         or found.batch_reason,
         "canary": _canary(shown, found.came_back),
-        "estimated_end": time(estimate_end(shown, found.at)),
+        "estimated_end": time(estimate_end(shown, found.at, found.obstacles)),
         "skipped_messages": [{"id": key, "reason": why} for key, why in found.skipped.items()],
     }
     return operation(shown, found.schedule) | present(more)

@@ -23,7 +23,8 @@ from retrier.cli.command import (
 )
 from retrier.cli.errors import show_groups
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
-from retrier.cli.progress import exit_code_of, watch_operation, with_pending
+from retrier.cli.progress import exit_code_of, watch_operation
+from retrier.domain.outcomes import ALWAYS_SHOWN, OUTCOME_WORDS, RetryOutcome
 from retrier.domain.retry_operation import HIGHEST_RATE
 
 _OPERATIONS = (
@@ -31,8 +32,11 @@ _OPERATIONS = (
     Column(title="state"),
     Column(title="asked (UTC)", extra=True),
     Column(title="total", number=True),
-    Column(title="forwarded", number=True),
-    Column(title="skipped", number=True),
+    Column(title="sent", number=True),
+    Column(title="confirmed", number=True),
+    Column(title="came back", number=True),
+    Column(title="no outcome", number=True),
+    Column(title="skipped", number=True, extra=True),
     Column(title="failed", number=True),
     Column(title="by", flexible=True, extra=True),
     Column(title="what", flexible=True),
@@ -77,13 +81,13 @@ def show_operation(printer: Printer, found: Json) -> None:
             "waits because": found.get("waits_because"),
             **_terms(found),
             "total": found["total"],
-            "forwarded": found["forwarded"],
+            "sent": found["forwarded"],
+            **{OUTCOME_WORDS[each]: count for each, count in _shown_outcomes(found).items()},
             "skipped": found["skipped"],
             "failed": found["failed"],
             "dead, left out": found.get("dead_left_out") or None,
             "remaining": found["remaining"],
             **_schedule(found),
-            "pending": found["pending"],
             "batches": found["batches"],
             "batch": found.get("batch_id"),
             **_times(found),
@@ -93,12 +97,16 @@ def show_operation(printer: Printer, found: Json) -> None:
 
 
 def show_outcome(printer: Printer, found: Json) -> None:
-    """Print the result of an operation in one sentence, and why messages were skipped."""
+    """Print the result of an operation in one sentence, and why messages were skipped.
+
+    What became of what it sent belongs to it: a message that is sent back may fail again.
+    """
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
     words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
     reason = f": {found['reason']}" if found.get("reason") else ""
     state = "" if found["state"] == "completed" else f"{found['state']}: "
-    printer.line(f"{state}{', '.join(words)}{reason}{_describe_pending(found)}")
+    became = [f"{count:,} {OUTCOME_WORDS[each]}" for each, count in _shown_outcomes(found).items()]
+    printer.line(f"{state}{', '.join(words)}{reason}{'; ' if became else ''}{', '.join(became)}")
     if found["state"] == "paused":
         short = short_id(found["id"])
         printer.note(
@@ -109,21 +117,18 @@ def show_outcome(printer: Printer, found: Json) -> None:
     if found["failed"]:
         printer.note("What failed is unresolved again; `retrier errors show ID` says why.")
         advise_on_missing_queue(printer, found.get("reason"))
-    if found["pending"]:
+    if found["outcomes"]["waiting"]:
         printer.note(
             "Consumers that send no confirmation leave their messages in `retrier pending list`."
         )
 
 
-def _describe_pending(found: Json) -> str:
-    """Say how many wait: a message that is sent back is not handled yet, and may fail again."""
+def _shown_outcomes(found: Json) -> dict[RetryOutcome, int]:
+    """Return what became of what it sent, in the order of reading; the rare ones if there are any."""
     if not found["forwarded"]:
-        return ""
-    waiting = int(found["pending"])
-    if waiting:
-        verb, whose = ("waits", "its") if waiting == 1 else ("wait", "their")
-        return f"; {waiting:,} {verb} for {whose} outcome"
-    return "; none waits for its outcome"
+        return {}
+    counts = {each: int(found["outcomes"][each]) for each in RetryOutcome}
+    return {each: count for each, count in counts.items() if count or each in ALWAYS_SHOWN}
 
 
 def show_batches(printer: Printer, items: Iterable[Json]) -> None:
@@ -178,10 +183,17 @@ def show_refused(printer: Printer, done: Json) -> None:
 
 
 def _operation(item: Json) -> tuple[object, ...]:
-    counts = (f"{item[name]:,}" for name in ("total", "forwarded", "skipped", "failed"))
+    outcomes = (item["outcomes"][each] for each in ("confirmed", "came_back", "waiting"))
+    counts = (item["total"], item["forwarded"], *outcomes, item["skipped"], item["failed"])
     planned = f": {item['scheduled']:,} scheduled" if "scheduled" in item else ""
     asked = (item["requested_by"], f"{item['originator']}{planned}")
-    return (short_id(item["id"]), item["state"], minute(item["created_at"]), *counts, *asked)
+    return (
+        short_id(item["id"]),
+        item["state"],
+        minute(item["created_at"]),
+        *(f"{each:,}" for each in counts),
+        *asked,
+    )
 
 
 def _times(found: Json) -> dict[str, str]:
@@ -295,9 +307,7 @@ def show(
     with service.open(ctx) as api:
         whole = find_operation_id(api, operation_id)
         found = watch_operation(tools, api, whole) if watch else api.find("operations", whole)
-        service.printer(ctx).show(
-            found, lambda printer, found: show_operation(printer, with_pending(api, found))
-        )
+    service.printer(ctx).show(found, show_operation)
     if watch:
         raise typer.Exit(exit_code_of(found))
 
@@ -479,10 +489,15 @@ history_app = make_app("Look at retries that are over.")
 _COLUMNS = (
     Column(title="operation"),
     Column(title="over (UTC)"),
-    Column(title="sent back", number=True),
+    Column(title="sent", number=True),
+    Column(title="confirmed", number=True),
+    Column(title="came back", number=True),
     Column(title="all well"),
     Column(title="what", flexible=True),
 )
+
+
+_COUNTED = ("confirmed", "came_back")
 
 
 @history_app.command(epilog="Example: retrier history")
@@ -523,7 +538,8 @@ def acknowledge(ctx: typer.Context, group: Group, service: CalledService, user: 
 
 
 def _row(item: Json) -> tuple[object, ...]:
-    well = "no" if item["failed"] else "yes"
-    sent = f"{item['number_of_messages_processed']:,}"
+    well = {True: "yes", False: "no", None: "not known yet"}[item.get("is_well")]
+    counts = (item["number_of_messages_processed"], *(item["outcomes"][n] for n in _COUNTED))
     over = minute(item["completion_time"])
-    return short_id(item["operation_id"]), over, sent, well, item["originator"]
+    told = (f"{each:,}" for each in counts)
+    return short_id(item["operation_id"]), over, *told, well, item["originator"]

@@ -79,15 +79,36 @@ def done_of(found: Json) -> int:
     return int(found["total"]) - int(found["remaining"])
 
 
+def is_held(found: Json) -> bool:
+    """Say whether something holds an operation: then its speed so far says nothing about its end."""
+    return "waits_because" in found and "estimated_end" not in found
+
+
 class _Bar:
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
-        self._task = bar.add_task("", total=None, state="")
+        self._task = bar.add_task("", total=None, state="", is_held=False)
+        self._why = ""
 
     def tell(self, found: Json) -> None:
+        why = str(found["waits_because"]) if is_held(found) else ""
+        if why != self._why:
+            self._why = why
+            self._bar.console.print(f"it waits: {why}" if why else "it goes on", markup=False)
         self._bar.update(
-            self._task, total=found["total"], completed=done_of(found), state=found["state"]
+            self._task,
+            total=found["total"],
+            completed=done_of(found),
+            state=found["state"],
+            is_held=is_held(found),
         )
+
+
+class _TimeLeft(TimeRemainingColumn):
+    """The time left; nothing while something holds the operation."""
+
+    def render(self, task: Task) -> Text:
+        return Text("") if task.fields["is_held"] else super().render(task)
 
 
 class _Rate(ProgressColumn):
@@ -110,13 +131,14 @@ class _Lines:
         now = self._clock.monotonic()
         if self._first is None:
             self._first = (now, done_of(found))
-        state, at = self._shown
+        before, at = self._shown
+        state = f"{found['state']}{_why_it_waits(found)}"
         # One that is paused is told once: nothing changes until somebody resumes or cancels it.
         again = now - at >= EVERY and found["state"] != _PAUSED
-        if state != found["state"] or again:
-            self._shown = (found["state"], now)
+        if before != state or again:
+            self._shown = (state, now)
             how_far = _how_far(found, self._rate(found, now), self._watched)
-            self._printer.note(f"{found['state']}: {how_far}{_why_it_stands(found)}")
+            self._printer.note(f"{found['state']}: {how_far}{_why_it_waits(found)}")
 
     def _rate(self, found: Json, now: float) -> float:
         started, before = self._first or (now, 0)
@@ -129,14 +151,14 @@ def _how_far(found: Json, rate: float, watched: Watched) -> str:
     text = f"{found[watched.counted]:,} of {found['total']:,} {watched.words}"
     names = [name for name in ("skipped", "failed") if found.get(name)]
     text += "".join(f", {found[name]:,} {name}" for name in names)
-    if rate <= 0 or not found["remaining"]:
+    if rate <= 0 or not found["remaining"] or is_held(found):
         return text
     return f"{text}, {rate:,.0f}/s, {found['remaining'] / rate:,.0f} s left"
 
 
-def _why_it_stands(found: Json) -> str:
-    """Say why a paused operation stands still: who watches would wait for nothing."""
-    return f"; {found['waits_because']}" if found["state"] == _PAUSED else ""
+def _why_it_waits(found: Json) -> str:
+    """Say what holds an operation, if something does: who watches would wait for nothing."""
+    return f"; {found['waits_because']}" if is_held(found) else ""
 
 
 def _make_bar(console: Console, clock: Clock) -> Progress:
@@ -145,7 +167,7 @@ def _make_bar(console: Console, clock: Clock) -> Progress:
         BarColumn(),
         MofNCompleteColumn(),
         _Rate(),
-        TimeRemainingColumn(),
+        _TimeLeft(),
         console=console,
         get_time=clock.monotonic,
     )
@@ -185,12 +207,6 @@ def watch_operation(
             f"retrier {watched.command} show {short} --watch"
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-
-
-def with_pending(api: ApiClient, found: Json) -> Json:
-    """Return an operation with how many of its retries have no outcome yet."""
-    waiting = api.page("pendingretries", operation=found["id"], per_page=1).total
-    return {**found, "pending": waiting}
 
 
 def exit_code_of(found: Json) -> ExitCode:

@@ -26,7 +26,7 @@ from retrier.cli.errors import MessageId, show_messages
 from retrier.cli.errors import app as errors_app
 from retrier.cli.operations import note_dead, show_outcome, show_refused, show_skipped
 from retrier.cli.printer import Column, Printer, counted, short_id
-from retrier.cli.progress import exit_code_of, watch_operation, with_pending
+from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.cli.selection import SelectionOptions, TermOptions, describe, note_plan
 from retrier.errors import RequestRefused
 from retrier.policy.reasons import find_named, why_not_a_reason
@@ -150,7 +150,7 @@ def retry(
         if not options.watch:
             printer.show(accepted, partial(_show_accepted, body["selection"]))
             raise typer.Exit(_exit_code_of_asking(accepted))
-        found = with_pending(api, watch_operation(tools, api, accepted["operation_id"]))
+        found = watch_operation(tools, api, accepted["operation_id"])
     printer.show(found, show_outcome)
     raise typer.Exit(exit_code_of(found))
 

@@ -4,14 +4,15 @@ import json
 import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import assert_never
 
+from retrier.domain.outcomes import ALWAYS_SHOWN, OutcomeCounts, RetryOutcome
 from retrier.domain.selection import Selection, bounds_of, chosen_parts
 
 SMALL_SELECTION = 100
@@ -229,6 +230,29 @@ class RetryOperation:
     canary: RunningCanary | None = None
     dead_left_out: int = 0
     drop_headers: tuple[str, ...] = ()
+    outcomes: OutcomeCounts = field(default_factory=OutcomeCounts)
+
+    @property
+    def waiting(self) -> int:
+        """Retries that were sent and have no outcome yet."""
+        return self.forwarded - self.outcomes.total
+
+    @property
+    def is_well(self) -> bool | None:
+        """Whether all that it sent is done: none came back, none failed. None: not known yet."""
+        if self.failed or self.outcomes.came_back:
+            return False
+        return None if self.waiting or self.completed_at is None else True
+
+    @property
+    def outcomes_shown(self) -> Mapping[RetryOutcome, int]:
+        """What became of what it sent, in the order of reading; the rare ones only if there are any.
+
+        Their sum is `forwarded`. Empty while nothing is sent.
+        """
+        counts = {**self.outcomes.by_outcome, RetryOutcome.WAITING: self.waiting}
+        shown = {each: n for each, n in counts.items() if n or each in ALWAYS_SHOWN}
+        return shown if self.forwarded else {}
 
     @property
     def is_standing(self) -> bool:

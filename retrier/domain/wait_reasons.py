@@ -135,14 +135,19 @@ def describe_rate(rate: int | None) -> str:
     return f"its rate is {rate} messages a second"
 
 
-def estimate_end(operation: RetryOperation, at: datetime) -> datetime | None:
+def estimate_end(
+    operation: RetryOperation, at: datetime, obstacles: Obstacles = CLEAR
+) -> datetime | None:
     """Return when the remaining messages will be sent; None if nobody can say.
 
-    As fast as those done were, and no faster than the rate allows. The standing one never ends.
+    As fast as those done were, and no faster than the rate allows. The standing one never ends. While
+    something holds it, how fast it was before says nothing.
     """
-    left = operation.remaining
-    standing = operation.is_standing
-    if operation.state not in OPEN_STATES or operation.cancel_asked or left == 0 or standing:
+    goes_on = operation.state in OPEN_STATES and not operation.cancel_asked
+    canary = operation.canary
+    is_tried = canary is not None and canary.state is CanaryState.WAITING
+    is_held = operation.passed_over or is_tried or _why_nothing_goes(obstacles) is not None
+    if not goes_on or is_held or operation.remaining == 0 or operation.is_standing:
         return None
     ends = [_by_speed(operation, at), _by_rate(operation, at)]
     return max((end for end in ends if end is not None), default=None)

@@ -324,9 +324,40 @@ def find_ended(
     return ended
 
 
+GIVEN_UP = (RetryEnd.PRESUMED, RetryEnd.RESOLVED, RetryEnd.RELEASED)
+"""Ends of retries that were waited for no longer: what became of them may still be heard of."""
+
+
+def find_given_up(
+    tx: Transaction, retries: Collection[tuple[int, str]]
+) -> Sequence[tuple[str, RetryEnd]]:
+    """Return operation and end of those of these retries that were sent, and given up after that."""
+    columns = ended_retries.c
+    query = select(columns.number, columns.retry_id, columns.operation_id, columns.outcome).where(
+        tx.sql.member(columns.number, sorted({number for number, _ in retries})),
+        columns.outcome.in_(GIVEN_UP),
+        columns.forwarded_at.is_not(None),
+    )
+    return [
+        (row.operation_id, RetryEnd(row.outcome))
+        for row in tx.execute(query)
+        if (row.number, row.retry_id) in retries
+    ]
+
+
 def delete_ended(tx: Transaction, numbers: Sequence[int]) -> None:
     """Delete the ended retries of these messages."""
     tx.execute(delete(ended_retries).where(tx.sql.member(ended_retries.c.number, numbers)))
+
+
+def count_sent(tx: Transaction, numbers: Sequence[int]) -> Mapping[str, int]:
+    """Return, by operation, how many claims of these messages are recorded as forwarded."""
+    query = (
+        select(claims.operation_id, func.count())
+        .where(tx.sql.member(claims.number, numbers), claims.forwarded_at.is_not(None))
+        .group_by(claims.operation_id)
+    )
+    return {row[0]: row[1] for row in tx.execute(query)}
 
 
 def keep_claimed(tx: Transaction, numbers: Sequence[int], outcome: RetryEnd) -> None:

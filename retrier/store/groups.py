@@ -275,7 +275,7 @@ def _find(tx: Transaction, group_id: str, wanted: Selection) -> GroupCount | Non
 def _alive_operations(tx: Transaction) -> dict[str, RetryOperation]:
     """Return the oldest unfinished retry of each group: it has the claims, others skip them."""
     query = (
-        select(retry_operations)
+        operation_lists.whole_operations()
         .where(retry_operations.c.retry_type == RetryType.FAILURE_GROUP, operation_lists.is_alive())
         .order_by(retry_operations.c.created_at.desc())
     )

@@ -9,6 +9,7 @@ from sqlalchemy import Select, func, select
 
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.outcomes import OutcomeCounts
 from retrier.domain.retry_operation import (
     ALIVE,
     STANDING_OPERATION,
@@ -29,75 +30,22 @@ from retrier.store.message_lists import Page, PageRequest
 from retrier.store.obstacles import find_obstacles
 from retrier.store.schema import (
     ended_retries,
-    failed_message_retries,
     processing_attempts,
     retry_batches,
     retry_operation_canaries,
     retry_operation_messages,
+    retry_operation_outcomes,
     retry_operations,
 )
+from retrier.store.schema.operations import OUTCOME_COLUMNS
 from retrier.store.selections import Condition, from_json
 from retrier.store.wait_reasons import find_schedule
 
 ended = ended_retries.c
-claims = failed_message_retries.c
 canaries = retry_operation_canaries.c
 attempts = processing_attempts.c
+outcomes = retry_operation_outcomes.c
 columns = retry_operations.c
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcomes:
-    """Of the retries that an operation sent, how many ended in which way; `pending` did not yet."""
-
-    ends: Mapping[RetryEnd, int]
-    pending: int
-
-    @property
-    def confirmed(self) -> int:
-        """How many a consumer confirmed."""
-        return self.ends.get(RetryEnd.CONFIRMED, 0)
-
-    @property
-    def came_back(self) -> int:
-        """How many failed again."""
-        return self.ends.get(RetryEnd.FAILED, 0)
-
-    @property
-    def others(self) -> int:
-        """How many ended otherwise: presumed, resolved, released or reverted."""
-        return sum(self.ends.values()) - self.confirmed - self.came_back
-
-
-@reading
-def count_outcomes(tx: Transaction, operation_ids: Sequence[str]) -> Mapping[str, Outcomes]:
-    """Count what became of the retries of these operations, by the operation's id.
-
-    No index knows the operations, so all retries are read: slow if there are many. Raises
-    DatabaseUnavailable.
-    """
-    if not operation_ids:
-        return {}
-    member = tx.sql.member(ended.operation_id, operation_ids)
-    query = (
-        select(ended.operation_id, ended.outcome, func.count())
-        .where(member)
-        .group_by(ended.operation_id, ended.outcome)
-    )
-    ends: dict[str, dict[RetryEnd, int]] = {each: {} for each in operation_ids}
-    known = frozenset(RetryEnd)
-    for operation_id, outcome, count in tx.execute(query):
-        if outcome in known:
-            ends[operation_id][RetryEnd(outcome)] = count
-    sent = (
-        select(claims.operation_id, func.count(claims.forwarded_at).label("sent"))
-        .where(tx.sql.member(claims.operation_id, operation_ids))
-        .group_by(claims.operation_id)
-    )
-    pending = {row.operation_id: row.sent for row in tx.execute(sent)}
-    return {
-        each: Outcomes(ends=found, pending=pending.get(each, 0)) for each, found in ends.items()
-    }
 
 
 def count_back(tx: Transaction, operation: RetryOperation) -> int | None:
@@ -246,7 +194,7 @@ def list_operations(
     count = select(func.count()).select_from(retry_operations).where(*wanted)
     total = tx.execute(count).scalar_one()
     query = (
-        with_canaries()
+        whole_operations()
         .where(*wanted)
         .order_by(
             columns.operation_id != STANDING_OPERATION,
@@ -274,7 +222,7 @@ def find_operation(tx: Transaction, operation_id: str) -> OperationDetails | Non
     """Return the operation with that id, or None. Raises DatabaseUnavailable."""
     if not is_guid(operation_id):
         return None
-    query = with_canaries().where(columns.operation_id == canonical(operation_id))
+    query = whole_operations().where(columns.operation_id == canonical(operation_id))
     row = tx.execute(query).mappings().one_or_none()
     if row is None:
         return None
@@ -306,23 +254,28 @@ def is_resting() -> Condition:
     return standing & (columns.state == RetryOperationState.WAITING)
 
 
-def with_canaries() -> Select[Any]:
-    """Return the query for rows of operations, each with its canary if it has one."""
-    return select(
-        retry_operations,
-        canaries.size.label("canary_size"),
-        canaries.wait_ms.label("canary_wait"),
-        canaries.most_back.label("canary_most_back"),
-        canaries.state.label("canary_state"),
-    ).outerjoin_from(
-        retry_operations,
-        retry_operation_canaries,
-        canaries.operation_id == columns.operation_id,
+def whole_operations() -> Select[Any]:
+    """Return the query for operations, with what became of their retries, and their canaries."""
+    return (
+        select(
+            retry_operations,
+            canaries.size.label("canary_size"),
+            canaries.wait_ms.label("canary_wait"),
+            canaries.most_back.label("canary_most_back"),
+            canaries.state.label("canary_state"),
+            *(outcomes[name] for name in OUTCOME_COLUMNS),
+        )
+        .join_from(
+            retry_operations,
+            retry_operation_outcomes,
+            outcomes.operation_id == columns.operation_id,
+        )
+        .outerjoin(retry_operation_canaries, canaries.operation_id == columns.operation_id)
     )
 
 
 def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
-    """Return a row of retry_operations, or of `with_canaries`, as a RetryOperation."""
+    """Return a row of `whole_operations` as a RetryOperation."""
     return RetryOperation(
         **{column.name: row[column.name] for column in _PLAIN},
         retry_type=RetryType(row["retry_type"]),
@@ -332,11 +285,12 @@ def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
         state=RetryOperationState(row["state"]),
         canary=_canary(row),
         drop_headers=tuple(row["drop_headers"] or ()),
+        outcomes=OutcomeCounts(**{name: row[name] for name in OUTCOME_COLUMNS}),
     )
 
 
 def _canary(row: Mapping[str, Any]) -> RunningCanary | None:
-    if row.get("canary_size") is None:
+    if row["canary_size"] is None:
         return None
     return RunningCanary(
         size=row["canary_size"],
@@ -407,7 +361,7 @@ def find_unacknowledged_like(tx: Transaction, operation_id: str) -> list[str]:
     if not is_guid(operation_id):
         return []
     row = (
-        tx.execute(select(retry_operations).where(columns.operation_id == canonical(operation_id)))
+        tx.execute(whole_operations().where(columns.operation_id == canonical(operation_id)))
         .mappings()
         .one_or_none()
     )
@@ -435,7 +389,7 @@ def _of_group() -> Condition:
 
 def _finished(tx: Transaction, most: int | None, *found: Condition) -> Iterator[RetryOperation]:
     query = (
-        select(retry_operations)
+        whole_operations()
         .where(columns.completed_at.is_not(None), *found)
         .order_by(columns.completed_at.desc(), columns.operation_id)
         .limit(most)

@@ -39,7 +39,7 @@ from retrier.store.operation_lists import (
     find_unacknowledged_like,
     operation_from_row,
     read_skipped,
-    with_canaries,
+    whole_operations,
 )
 from retrier.store.schema import (
     archive_operations,
@@ -249,7 +249,7 @@ def steer_operation(
     first answer may have been lost. Raises DatabaseUnavailable.
     """
     key = canonical(operation_id) if is_guid(operation_id) else None
-    row = tx.execute(with_canaries().where(columns.operation_id == key)).mappings().first()
+    row = tx.execute(whole_operations().where(columns.operation_id == key)).mappings().first()
     if row is None:
         return SteeringRefusal.UNKNOWN
     operation = operation_from_row(dict(row))

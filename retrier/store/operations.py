@@ -1,7 +1,8 @@
 """Retry operations (`retry_operations`): added, cut, counted, completed.
 
-With them the ids named in a request (`retry_operation_messages`), and the canaries: the few
-messages of an operation that are sent first (`retry_operation_canaries`).
+With them the ids named in a request (`retry_operation_messages`), what became of their retries
+(`retry_operation_outcomes`), and the canaries: the few messages of an operation that are sent first
+(`retry_operation_canaries`).
 """
 
 from collections import Counter
@@ -9,8 +10,20 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 
-from sqlalchemy import ColumnElement, Update, bindparam, case, delete, func, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import (
     ALIVE,
     OPEN_STATES,
@@ -27,8 +40,10 @@ from retrier.store.schema import (
     failed_message_retries,
     retry_operation_canaries,
     retry_operation_messages,
+    retry_operation_outcomes,
     retry_operations,
 )
+from retrier.store.schema.operations import OUTCOME_COLUMNS
 from retrier.store.schema.types import UtcTime
 
 operations = retry_operations.c
@@ -105,7 +120,10 @@ def add(tx: Transaction, row: dict[str, object]) -> bool:
         .on_conflict_do_nothing()
         .returning(operations.operation_id)
     )
-    return inserted.first() is not None
+    if inserted.first() is None:
+        return False
+    tx.execute(insert(retry_operation_outcomes).values(operation_id=row["operation_id"]))
+    return True
 
 
 def begin_cut(tx: Transaction, operation: RetryOperation) -> None:
@@ -243,6 +261,37 @@ def count_forwarded(tx: Transaction, operation_ids: Iterable[str]) -> None:
     """Count a forwarded message for each id; an id given twice counts two."""
     for operation_id, number in sorted(Counter(operation_ids).items()):
         tx.execute(_COUNT_FORWARDED, {"operation": operation_id, "number": number})
+
+
+_COUNT_OUTCOMES = (
+    update(retry_operation_outcomes)
+    .where(retry_operation_outcomes.c.operation_id == bindparam("operation"))
+    .values(
+        {
+            name: retry_operation_outcomes.c[name] + bindparam(f"more_{name}")
+            for name in OUTCOME_COLUMNS
+        }
+    )
+)
+
+
+def count_outcomes(
+    tx: Transaction,
+    ended: Mapping[tuple[str, RetryOutcome], int],
+    late: Iterable[tuple[str, RetryOutcome]] = (),
+) -> None:
+    """Add how many retries ended, by operation and outcome. An operation may be deleted by now.
+
+    `late` came back after they had ended otherwise: operation, and the outcome that they had.
+    """
+    more = Counter(ended)
+    for key, outcome in late:
+        more[key, outcome] -= 1
+        more[key, RetryOutcome.CAME_BACK] += 1
+    # In order of the operations: two processes that count the same must not deadlock.
+    for key in sorted({key for key, _ in more}):
+        counts = {f"more_{name}": more[key, RetryOutcome(name)] for name in OUTCOME_COLUMNS}
+        tx.execute(_COUNT_OUTCOMES, {"operation": key, **counts})
 
 
 def count_failed(tx: Transaction, operation_id: str, number: int, reason: str) -> None:

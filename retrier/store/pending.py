@@ -1,5 +1,6 @@
 """Pending retries: sent, and neither confirmed nor failed again; and those presumed handled."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,9 +10,10 @@ from sqlalchemy import Select, exists, func, select
 
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.selection import Selection
 from retrier.domain.wire import PropertyCodec
-from retrier.store import claims, event_log, messages
+from retrier.store import claims, event_log, messages, operations
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import by_code_point
 from retrier.store.engine.transaction import Transaction
@@ -247,9 +249,12 @@ def presume(
     due = lock_presumable(tx, numbers, sent_before)
     if not due:
         return 0
+    presumed = claims.count_sent(tx, due)
     claims.keep_claimed(tx, due, RetryEnd.PRESUMED)
     claims.drop(tx, due)
     messages.presume(tx, due)
+    sent = Counter({(key, RetryOutcome.PRESUMED): count for key, count in presumed.items()})
+    operations.count_outcomes(tx, sent)
     text = (
         f"{len(due)} messages resolved: their retries were sent before "
         f"{sent_before:%Y-%m-%d %H:%M:%S}Z and did not come back, so they are presumed to "

@@ -45,7 +45,7 @@ from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.holds import find_left_out, find_mark, hold_by_streams
 from retrier.store.obstacles import find_obstacles
-from retrier.store.operation_lists import is_alive, operation_from_row, with_canaries
+from retrier.store.operation_lists import is_alive, operation_from_row, whole_operations
 from retrier.store.schedule import FIRST, IS_STANDING_MADE, LeftOut, find_reasons, join_left_out
 from retrier.store.schema import (
     failed_message_retries,
@@ -132,7 +132,7 @@ def _next(sql: SqlDialect, *, bulk_first: bool) -> Select[Any]:
         _may_be_cut(now), ~exists().where(waiting.c.status == RetryBatchStatus.STAGING)
     )
     return (
-        with_canaries()
+        whole_operations()
         .where(or_(_TO_BE_CANCELLED, may_be_cut), _has_no_batch())
         .order_by(
             operations.cancel_asked.desc(),
@@ -352,7 +352,7 @@ def _find_operations(tx: Transaction) -> tuple[RetryOperation, ...]:
         func.coalesce(operations.next_cut, tx.now) <= tx.now,
     )
     query = (
-        with_canaries()
+        whole_operations()
         .where(is_alive())
         .order_by(
             case((may_be_cut, 0), else_=1),

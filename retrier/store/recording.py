@@ -22,6 +22,7 @@ from retrier.domain.failed_message import (
 from retrier.domain.failure_texts import searched_text
 from retrier.domain.folding import candidate_ids, fold, ids_apart, named_ids
 from retrier.domain.identity import is_guid
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.recording import (
     Before,
     Known,
@@ -489,7 +490,7 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
         decided = sum_up_waiting(each.judgement for each in _decided(newest))
     event_log.append(tx, entries_of_standing(receipt.changes))
     return Applied(
-        came_back=_end_retries(tx, receipt.changes, numbers),
+        came_back=_end_retries(tx, receipt.changes, numbers, _find_late(tx, stored, before)),
         reasons=Counter(each.judgement.failure_reason for each in stored),
         decided=decided,
     )
@@ -551,8 +552,33 @@ def _write_messages(
     messages.confirm(tx, {n: c for n, c in changes.items() if c.confirmation is not None})
 
 
+def _find_late(
+    tx: Transaction, stored: Iterable[NewAttempt], before: Before
+) -> Sequence[tuple[str, RetryOutcome]]:
+    """Return operation and outcome of retries that came back after they had been given up.
+
+    Each counts once: when the first failure under its retry id is stored.
+    """
+    late = set()
+    for each in stored:
+        known, retry_id = (
+            before.stored.get(each.attempt.unique_message_id),
+            each.attempt.failure.retry_id,
+        )
+        if known is None or known.number is None or retry_id is None:
+            continue
+        if retry_id in known.issued and retry_id not in known.outcomes:
+            late.add((known.number, retry_id))
+    if not late:
+        return []
+    return [(key, RetryOutcome(how)) for key, how in claims.find_given_up(tx, late)]
+
+
 def _end_retries(
-    tx: Transaction, changes: Iterable[MessageChange], numbers: Numbers
+    tx: Transaction,
+    changes: Iterable[MessageChange],
+    numbers: Numbers,
+    late: Sequence[tuple[str, RetryOutcome]],
 ) -> frozenset[str]:
     """End the claims of messages whose outcome arrived: failed again, or confirmed.
 
@@ -572,6 +598,14 @@ def _end_retries(
     if any(claim.breaker_id is not None for claim in ended):
         count_outcomes(tx, {RetryEnd.CONFIRMED: confirmed, RetryEnd.FAILED: failed})
     sent = [claim for claim in ended if claim.sending_since]
+    outcomes = {RetryOutcome.CONFIRMED: confirmed, RetryOutcome.CAME_BACK: failed}
+    counts = Counter(
+        (claim.operation_id, outcome)
+        for outcome, claims_ended in outcomes.items()
+        for claim in claims_ended
+        if claim.sending_since
+    )
+    operations.count_outcomes(tx, counts, late)
     unrecorded = (claim.operation_id for claim in sent if not claim.forwarded_at)
     operations.count_forwarded(tx, unrecorded)
     return frozenset(ending[claim.number].unique_message_id for claim in sent)

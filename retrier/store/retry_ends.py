@@ -1,5 +1,6 @@
 """How operations, batches, claims and retries end; and canaries, which hold an operation up."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,6 +12,7 @@ from sqlalchemy import bindparam, select
 
 from retrier.domain.decision import Decided, Manual
 from retrier.domain.failed_message import FailedMessageStatus, Move, RetryEnd
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_batch import Ejected, RetryBatch, room_for
 from retrier.domain.retry_operation import (
     BEFORE_THE_VERDICT,
@@ -252,6 +254,8 @@ def leave_batches(
     it `became` something before it was sent.
     """
     ended = end_claims(tx, sorted(keys), how)
+    sent = [each.operation_id for each in ended if each.forwarded_at is not None]
+    operations.count_outcomes(tx, Counter((key, RetryOutcome(how)) for key in sent))
     unsent = sorted(
         (claim for claim in ended if claim.forwarded_at is None), key=attrgetter("operation_id")
     )

@@ -4,7 +4,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, String, and_, case, cast, exists, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    String,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    literal,
+    or_,
+    select,
+)
 
 from retrier.domain.archive_operation import Act, ArchiveOperationState
 from retrier.domain.copies import NOTICE_ID
@@ -33,8 +45,10 @@ from retrier.store.schema import (
     retry_batch_now_forwarding,
     retry_batches,
     retry_operation_canaries,
+    retry_operation_outcomes,
     retry_operations,
 )
+from retrier.store.schema.operations import OUTCOME_COLUMNS
 
 attempts = processing_attempts.c
 ended = ended_retries.c
@@ -45,6 +59,7 @@ counts = breaker_counts.c
 archives = archive_operations.c
 batches = retry_batches.c
 canaries = retry_operation_canaries.c
+outcomes = retry_operation_outcomes.c
 pointer = retry_batch_now_forwarding.c
 
 
@@ -190,6 +205,34 @@ def _claimed_unscheduled() -> Select[str]:
         .join_from(failed_message_retries, failed_messages, messages.number == claims.number)
         .where(claims.operation_id == STANDING_OPERATION, holds, ~SCHEDULED)
     )
+
+
+def _outcomes_do_not_add_up() -> Select[str]:
+    waiting = (
+        select(claims.operation_id, func.count().label("number"))
+        .where(claims.forwarded_at.is_not(None))
+        .group_by(claims.operation_id)
+        .subquery()
+    )
+    of_operation = outcomes.operation_id == operations.operation_id
+    have_one = sum((outcomes[name] for name in OUTCOME_COLUMNS), literal(0))
+    counted = func.coalesce(have_one, 0) + func.coalesce(waiting.c.number, 0)
+    return (
+        select(operations.operation_id)
+        .outerjoin_from(retry_operations, retry_operation_outcomes, of_operation)
+        .outerjoin(waiting, waiting.c.operation_id == operations.operation_id)
+        .where(operations.forwarded != counted)
+    )
+
+
+OUTCOME_RULES: Mapping[str, Select[Any]] = MappingProxyType(
+    {
+        "what was sent of an operation has an outcome, or a claim that waits for it": (
+            _outcomes_do_not_add_up()
+        ),
+    }
+)
+"""Each query returns the ids of the rows that break the rule."""
 
 
 STANDING_RULES: Mapping[str, Select[Any]] = MappingProxyType(
@@ -564,6 +607,7 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "an operation is passed over only if it left messages out": _passed_over_for_nothing(),
         "only an operation that is over is acknowledged": _acknowledged_too_early(),
         **STANDING_RULES,
+        **OUTCOME_RULES,
         **ARCHIVE_RULES,
         **BREAKER_RULES,
         **POLICY_RULES,

@@ -37,7 +37,7 @@ from retrier.store.figures import (
 )
 from retrier.store.message_details import MessageMark, find_marks
 from retrier.store.message_lists import PageRequest
-from retrier.store.operation_lists import Outcomes, count_outcomes, find_operation, read_history
+from retrier.store.operation_lists import find_operation, read_history
 from retrier.store.processor_work import ProcessorState, find_processor
 from retrier.store.streams import (
     HeldMessages,
@@ -225,7 +225,6 @@ class Snapshot:
     minutes: Sequence[Minute]
     work: ProcessorState
     operations: Mapping[str, RetryOperation]
-    outcomes: Mapping[str, Outcomes]
     breakers: SeenByPeople
     streams: SeenStreams
     archives: Mapping[str, ArchiveOperation] = field(default_factory=dict)
@@ -552,7 +551,6 @@ class Counts:
             minutes=self._series.minutes(),
             work=alive,
             operations=operations,
-            outcomes=count_outcomes(self._db, list(operations)),
             archives=self._archives.look(),
             breakers=show_breakers(self._db),
             streams=self._streams.look(),

@@ -160,8 +160,7 @@ def _operation(found: Snapshot, each: GroupCount) -> OperationLine | None:
     shown = each.operation
     if shown is None or (shown.completed_at is not None and shown.acknowledged_at is not None):
         return None
-    outcomes, obstacles = found.outcomes.get(shown.operation_id), found.work.queue.obstacles
-    return operation_line(shown, found.at, outcomes, obstacles=obstacles)
+    return operation_line(shown, found.at, obstacles=found.work.queue.obstacles)
 
 
 def _tell(archive: ArchiveOperation) -> str:

@@ -61,13 +61,14 @@ def _of_groups(found: Snapshot) -> Iterator[tuple[str, str]]:
 
 def _of_operations(found: Snapshot) -> Iterator[tuple[str, str]]:
     for operation in found.operations.values():
-        outcomes = found.outcomes.get(operation.operation_id)
         queue = found.work.queue
-        line = operation_line(operation, found.at, outcomes, queue.schedule, queue.obstacles)
+        line = operation_line(operation, found.at, queue.schedule, queue.obstacles)
         yield from _of_operation(line)
         for name in ("forwarded", "skipped", "failed", "remaining"):
             count = number(getattr(operation, name))
             yield f"operation/{operation.operation_id}/{name}", count
+        for outcome, ended in operation.outcomes_shown.items():
+            yield f"operation/{operation.operation_id}/{outcome}", number(ended)
 
 
 def _of_archives(found: Snapshot) -> Iterator[tuple[str, str]]:

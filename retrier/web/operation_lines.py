@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from retrier.domain.outcomes import OUTCOME_WORDS
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryOperationState
 from retrier.domain.schedule import Schedule
 from retrier.domain.wait_reasons import CLEAR, Obstacles, estimate_end, why_it_waits
 from retrier.store.batches import BatchCount, BatchDetails
 from retrier.store.message_lists import ShownClaim
-from retrier.store.operation_lists import Outcomes
 from retrier.web.wording import ago, duration, number, plural, sentence
 
 _OVER = (RetryOperationState.COMPLETED, RetryOperationState.CANCELLED)
@@ -38,7 +38,6 @@ class OperationLine:
 def operation_line(
     shown: RetryOperation,
     at: datetime,
-    outcomes: Outcomes | None = None,
     schedule: Schedule | None = None,
     obstacles: Obstacles = CLEAR,
 ) -> OperationLine:
@@ -57,7 +56,7 @@ def operation_line(
         tone=_tone(shown, waits),
         done=shown.total - shown.remaining,
         total=shown.total,
-        text=_text(shown, at, outcomes, schedule),
+        text=_text(shown, at, schedule, obstacles),
         waits=None if waits is None else sentence(waits),
         created_at=shown.created_at,
         is_over=shown.state in _OVER,
@@ -89,17 +88,20 @@ def _state(shown: RetryOperation, waits: str | None) -> str:
 
 def _tone(shown: RetryOperation, waits: str | None) -> str:
     if shown.state in _OVER:
-        return "good" if shown.state is RetryOperationState.COMPLETED and not shown.failed else ""
+        if shown.is_well is False:
+            return "bad"
+        confirmed = shown.outcomes.confirmed
+        return "good" if confirmed and confirmed == shown.forwarded else ""
     return "" if waits is None else "wait"
 
 
 def _text(
-    shown: RetryOperation, at: datetime, outcomes: Outcomes | None, schedule: Schedule | None
+    shown: RetryOperation, at: datetime, schedule: Schedule | None, obstacles: Obstacles
 ) -> str:
     if shown.is_standing:
         return " · ".join(_words_standing(shown, at, schedule))
     over = shown.state in _OVER
-    return " · ".join(_words_ended(shown, outcomes) if over else _words_going(shown, at))
+    return " · ".join(_words_ended(shown) if over else _words_going(shown, at, obstacles))
 
 
 def _words_standing(
@@ -115,25 +117,23 @@ def _words_standing(
     yield f"{number(shown.forwarded)} sent so far"
 
 
-def _words_going(shown: RetryOperation, at: datetime) -> Iterator[str]:
+def _words_going(shown: RetryOperation, at: datetime, obstacles: Obstacles) -> Iterator[str]:
     done = shown.total - shown.remaining
     yield f"{number(done)} of {number(shown.total)}"
-    if shown.started_at is not None and done and at > shown.started_at:
+    is_moving = shown.state is RetryOperationState.FORWARDING and not shown.passed_over
+    if is_moving and shown.started_at is not None and done and at > shown.started_at:
         seconds = (at - shown.started_at).total_seconds()
         limit = "" if shown.rate is None else f", {number(shown.rate)} at most"
         yield f"{number(max(1, round(done / seconds)))} a second{limit}"
-    end = estimate_end(shown, at)
+    end = estimate_end(shown, at, obstacles)
     if end is not None:
         yield f"about {duration(end - at)} left"
 
 
-def _words_ended(shown: RetryOperation, outcomes: Outcomes | None) -> Iterator[str]:
+def _words_ended(shown: RetryOperation) -> Iterator[str]:
     yield plural(shown.forwarded, "retry sent", "retries sent")
-    if outcomes is not None and shown.forwarded:
-        yield f"{number(outcomes.confirmed)} confirmed"
-        yield f"{number(outcomes.came_back)} came back"
-        if outcomes.pending:
-            yield f"{number(outcomes.pending)} without outcome yet"
+    for outcome, count in shown.outcomes_shown.items():
+        yield f"{number(count)} {OUTCOME_WORDS[outcome]}"
     if shown.skipped:
         yield f"{number(shown.skipped)} skipped"
     if shown.failed:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
+from retrier.domain.outcomes import OUTCOME_WORDS, RetryOutcome
 from retrier.domain.retry_operation import (
     ALIVE,
     CanaryState,
@@ -32,8 +33,6 @@ from retrier.store.message_lists import PageRequest
 from retrier.store.operation_lists import (
     ListedOperations,
     OperationDetails,
-    Outcomes,
-    count_outcomes,
     find_operation,
     list_operations,
 )
@@ -68,9 +67,8 @@ def operation_list(found: Snapshot, listed: ListedOperations, page: PageRequest)
     has_standing = 1 if standing else 0
 
     def line(each: RetryOperation) -> OperationLine:
-        outcomes = found.outcomes.get(each.operation_id)
         schedule = listed.schedule or found.work.queue.schedule
-        return operation_line(each, found.at, outcomes, schedule, listed.obstacles)
+        return operation_line(each, found.at, schedule, listed.obstacles)
 
     return OperationList(
         standing=line(standing[0]) if standing and first else None,
@@ -119,7 +117,6 @@ class OperationPage:
     dead: int
     dead_link: str
     events: Sequence[EventLine]
-    outcomes: Outcomes | None
 
     @property
     def may_steer(self) -> bool:
@@ -136,20 +133,11 @@ class FoundOperation:
     events: Sequence[LoggedEvent]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomesPage:
-    """What became of the retries of an operation."""
-
-    operation: RetryOperation
-    outcomes: Outcomes
-
-
 def operation_page(found: FoundOperation, known: Snapshot) -> OperationPage:
     """Return the page."""
     details = found.details
     shown = details.operation
-    outcomes = known.outcomes.get(shown.operation_id)
-    line = operation_line(shown, details.at, outcomes, details.schedule, details.obstacles)
+    line = operation_line(shown, details.at, details.schedule, details.obstacles)
     paused = shown.state is RetryOperationState.PAUSED
     steered = refuse_now(shown, Pause()) is None
     waits = line.waits or (details.batch_reason and sentence(details.batch_reason))
@@ -174,7 +162,6 @@ def operation_page(found: FoundOperation, known: Snapshot) -> OperationPage:
         dead=shown.dead_left_out,
         dead_link=messages_link(shown, disposition="dead"),
         events=event_lines(found.events),
-        outcomes=outcomes,
     )
 
 
@@ -183,6 +170,12 @@ def _look_at(why: str, known: Snapshot) -> Mapping[str, str]:
     names = (f"`{each.key.name}`" for each in known.breakers.waiting)
     found = {"Breakers": "/breakers"} if any(name in why for name in names) else {}
     return found | ({"Streams": "/streams?held=1"} if tells_held(why) else {})
+
+
+def outcome_link(shown: RetryOperation, outcome: RetryOutcome) -> str | None:
+    """Return the address of the messages whose retry has this outcome; None if there is none."""
+    key = shown.operation_id
+    return f"/pending?operation={key}" if outcome is RetryOutcome.WAITING else None
 
 
 def messages_link(shown: RetryOperation, **more: str) -> str:
@@ -230,6 +223,11 @@ def _progress(details: OperationDetails) -> Iterator[Fact]:
     if not shown.is_standing:
         yield Fact(name="Messages", value=number(shown.total))
     yield Fact(name="Sent", value=number(shown.forwarded), live=f"{live}/forwarded")
+    for outcome, count in shown.outcomes_shown.items():
+        name = OUTCOME_WORDS[outcome]
+        link = outcome_link(shown, outcome) if count else None
+        named = name[:1].upper() + name[1:]
+        yield Fact(name=named, value=number(count), live=f"{live}/{outcome}", link=link)
     yield Fact(name="Skipped", value=number(shown.skipped), live=f"{live}/skipped")
     yield Fact(name="Could not be sent", value=number(shown.failed), live=f"{live}/failed")
     yield Fact(name="Remaining", value=number(shown.remaining), live=f"{live}/remaining")
@@ -240,7 +238,7 @@ def _progress(details: OperationDetails) -> Iterator[Fact]:
         yield from time_facts(next_due=schedule.next_at)
     yield from time_facts(
         started=shown.started_at,
-        expected_end=estimate_end(shown, details.at),
+        expected_end=estimate_end(shown, details.at, details.obstacles),
         ended=shown.completed_at,
         acknowledged=shown.acknowledged_at,
     )
@@ -345,15 +343,6 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
     read = FoundOperation(details=found, batch=_batch(parts, found), events=events)
     view = operation_page(read, parts.counts.look())
     return show(request, "operation.html", view, current=_PLACE)
-
-
-@router.get("/{operation_id}/outcomes")
-def count_outcomes_of(request: Request, operation_id: str, parts: Parts) -> Response:
-    """Show it with what became of its retries: slow if there are many, so it is asked for apart."""
-    found = _found(parts, operation_id)
-    key = found.operation.operation_id
-    view = OutcomesPage(operation=found.operation, outcomes=count_outcomes(parts.db, [key])[key])
-    return show(request, "outcomes.html", view, current=_PLACE)
 
 
 @router.get("/{operation_id}/cancel")

@@ -99,7 +99,11 @@ def _unresolved(found: Snapshot) -> Tile:
 def _retried(found: Snapshot) -> Tile:
     alive = found.work.queue.operations
     left = sum(each.remaining for each in alive)
-    ends = [end for each in alive if (end := estimate_end(each, found.at)) is not None]
+    ends = [
+        end
+        for each in alive
+        if (end := estimate_end(each, found.at, found.work.queue.obstacles)) is not None
+    ]
     if ends and left:
         note = f"about {duration(max(ends) - found.at)} left"
     else:

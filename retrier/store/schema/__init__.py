@@ -26,6 +26,7 @@ from retrier.store.schema.operations import (
     retry_batches,
     retry_operation_canaries,
     retry_operation_messages,
+    retry_operation_outcomes,
     retry_operations,
     staging_ids,
 )
@@ -86,6 +87,7 @@ __all__ = [
     "retry_batches",
     "retry_operation_canaries",
     "retry_operation_messages",
+    "retry_operation_outcomes",
     "retry_operations",
     "staging_ids",
 ]

@@ -26,6 +26,9 @@ RETRY_TYPES = (*RetryType, "edit")
 OUTCOMES = (*RetryEnd, "edited")
 """Nothing writes the last one yet; see RETRY_TYPES."""
 
+OUTCOME_COLUMNS = ("confirmed", "came_back", "presumed", "resolved", "released")
+"""The outcomes that are counted for each operation."""
+
 retry_operations = Table(
     "retry_operations",
     metadata,
@@ -125,6 +128,21 @@ retry_operation_canaries = Table(
 )
 """Operations that send a few messages first and wait for what becomes of them."""
 
+retry_operation_outcomes = Table(
+    "retry_operation_outcomes",
+    metadata,
+    Column(
+        "operation_id",
+        ForeignKey("retry_operations.operation_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    # A table of its own: ingestion counts here while the processor counts in the operation's row,
+    # and neither waits for the other.
+    *(Column(name, Number, nullable=False, server_default=text("0")) for name in OUTCOME_COLUMNS),
+    *(CheckConstraint(f"{name} >= 0", name=f"counts_{name}") for name in OUTCOME_COLUMNS),
+)
+"""How many of an operation's retries ended in which way; kept when the messages are deleted."""
+
 retry_batches = Table(
     "retry_batches",
     metadata,
@@ -208,6 +226,12 @@ ended_retries = Table(
     one_of("outcome", OUTCOMES),
 )
 """What is kept of a stamped claim when it ends, for the history of its message."""
+Index(
+    "ix_ended_retries_operation",
+    ended_retries.c.operation_id,
+    ended_retries.c.outcome,
+    ended_retries.c.number,
+)
 
 message_redirects = Table(
     "message_redirects",
