@@ -1,6 +1,6 @@
 """Groups, operations and batches: listed, watched, steered, and acknowledged when they are over."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from shlex import quote
 from typing import Annotated
 
@@ -24,7 +24,7 @@ from retrier.cli.command import (
 from retrier.cli.errors import show_groups
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 from retrier.cli.progress import exit_code_of, watch_operation
-from retrier.domain.outcomes import ALWAYS_SHOWN, OUTCOME_WORDS, RetryOutcome
+from retrier.domain.outcomes import OUTCOME_WORDS, RetryOutcome, outcomes_to_show
 from retrier.domain.retry_operation import HIGHEST_RATE
 
 _OPERATIONS = (
@@ -123,12 +123,8 @@ def show_outcome(printer: Printer, found: Json) -> None:
         )
 
 
-def _shown_outcomes(found: Json) -> dict[RetryOutcome, int]:
-    """Return what became of what it sent, in the order of reading; the rare ones if there are any."""
-    if not found["forwarded"]:
-        return {}
-    counts = {each: int(found["outcomes"][each]) for each in RetryOutcome}
-    return {each: count for each, count in counts.items() if count or each in ALWAYS_SHOWN}
+def _shown_outcomes(found: Json) -> Mapping[RetryOutcome, int]:
+    return outcomes_to_show({each: int(found["outcomes"][each]) for each in RetryOutcome})
 
 
 def show_batches(printer: Printer, items: Iterable[Json]) -> None:

@@ -29,8 +29,19 @@ OUTCOME_WORDS: Mapping[RetryOutcome, str] = {
     RetryOutcome.WAITING: "without outcome yet",
 }
 
-ALWAYS_SHOWN = frozenset({RetryOutcome.CONFIRMED, RetryOutcome.CAME_BACK})
+_ALWAYS_SHOWN = frozenset({RetryOutcome.CONFIRMED, RetryOutcome.CAME_BACK})
 """Shown even if there are none: that none came back is what people look for."""
+
+
+def outcomes_to_show(counts: Mapping[RetryOutcome, int]) -> Mapping[RetryOutcome, int]:
+    """Return what people are shown of these counts, in the order of reading: empty if all are 0.
+
+    While no retry has an outcome, only that; else the rare ones only if there are any.
+    """
+    some = {each: counts[each] for each in RetryOutcome if counts[each]}
+    if some.keys() <= {RetryOutcome.WAITING}:
+        return some
+    return {each: counts[each] for each in RetryOutcome if each in some or each in _ALWAYS_SHOWN}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import assert_never
 
-from retrier.domain.outcomes import ALWAYS_SHOWN, OutcomeCounts, RetryOutcome
+from retrier.domain.outcomes import OutcomeCounts, RetryOutcome, outcomes_to_show
 from retrier.domain.selection import Selection, bounds_of, chosen_parts
 
 SMALL_SELECTION = 100
@@ -239,20 +239,20 @@ class RetryOperation:
 
     @property
     def is_well(self) -> bool | None:
-        """Whether all that it sent is done: none came back, none failed. None: not known yet."""
-        if self.failed or self.outcomes.came_back:
+        """Whether it has done what was asked: not cancelled, and no message failed or came back.
+
+        None: not known yet, as it is not over, or a retry has no outcome yet.
+        """
+        is_cancelled = self.state is RetryOperationState.CANCELLED
+        if is_cancelled or self.failed or self.outcomes.came_back:
             return False
         return None if self.waiting or self.completed_at is None else True
 
     @property
     def outcomes_shown(self) -> Mapping[RetryOutcome, int]:
-        """What became of what it sent, in the order of reading; the rare ones only if there are any.
-
-        Their sum is `forwarded`. Empty while nothing is sent.
-        """
+        """What people are shown of what became of its retries; their sum is `forwarded`."""
         counts = {**self.outcomes.by_outcome, RetryOutcome.WAITING: self.waiting}
-        shown = {each: n for each, n in counts.items() if n or each in ALWAYS_SHOWN}
-        return shown if self.forwarded else {}
+        return outcomes_to_show(counts)
 
     @property
     def is_standing(self) -> bool:

@@ -318,7 +318,7 @@ def test_a_completed_operation_that_does_not_add_up_is_found(bench: Bench) -> No
     bench.ask_all()
     bench.work()
 
-    change(bench.db, update(retry_operations).values(forwarded=2))
+    change(bench.db, update(retry_operations).values(skipped=2))
 
     assert list(broken(bench.db)) == ["the counts of an operation that is over add up to its total"]
 

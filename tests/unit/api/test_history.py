@@ -7,8 +7,10 @@ import pytest
 
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
+from tests.contract.store_rows import again
 from tests.support.api import Api
 from tests.support.bench import QUEUE, Bench
+from tests.support.factories import failure, unique_id
 from tests.support.script import to_queue
 
 UNKNOWN = "12345678-1234-1234-1234-123456789abc"
@@ -77,7 +79,28 @@ def test_an_operation_is_in_it_when_it_is_over(api: Api, bench: Bench) -> None:
         "completion_time": shown["completed_at"],
         "failed": False,
         "number_of_messages_processed": 2,
+        "outcomes": shown["outcomes"],
     }
+    assert shown["outcomes"]["waiting"] == 2
+
+
+def test_an_operation_is_not_well_if_one_of_its_messages_came_back(api: Api, bench: Bench) -> None:
+    failed = failure(queue=QUEUE)
+    bench.receive(failed)
+    (other,) = bench.fail(1)
+    ask(api, {"queue": QUEUE})
+    bench.work()
+    (waiting,) = api.get("recoverability/history")["historic_operations"]
+    assert "is_well" not in waiting
+
+    bench.confirm(other)
+    retry_id = bench.message(unique_id(failed))["last_retry_id"]
+    bench.receive(again(failed, queue=QUEUE, retry_id=retry_id, stamped_id=unique_id(failed)))
+
+    (found,) = api.get("recoverability/history")["historic_operations"]
+    assert found["is_well"] is False
+    assert found["outcomes"]["came_back"] == found["outcomes"]["confirmed"] == 1
+    assert found["failed"] is False
 
 
 def test_the_last_ten_are_shown_the_newest_first(api: Api, bench: Bench) -> None:

@@ -24,7 +24,8 @@ def unacknowledged(cli: CommandLine) -> list[str]:
 def test_a_retry_that_is_over_is_listed(cli: CommandLine, group: str) -> None:
     lines = cli.lines("history")
 
-    assert "sent back" in lines[0]
+    assert "came back" in lines[0]
+    assert "not known yet" in lines[1]
     assert "retry of group" in lines[1]
     assert unacknowledged(cli) == [group]
 

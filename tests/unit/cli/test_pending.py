@@ -202,7 +202,10 @@ def test_a_retry_says_how_many_wait_and_where_to_look(cli: CommandLine) -> None:
 
     result = cli.run("retry", "--all", "--watch")
 
-    assert result.stdout == "3 of 3 messages sent back; 1 waits for its outcome\n"
+    assert (
+        result.stdout
+        == "3 of 3 messages sent back; 2 confirmed, 0 came back, 1 without outcome yet\n"
+    )
     assert "retrier pending list" in result.stderr
 
 
@@ -212,7 +215,7 @@ def test_a_retry_whose_messages_are_all_confirmed_says_so(cli: CommandLine) -> N
 
     result = cli.run("retry", "--all", "--watch")
 
-    assert result.stdout == "2 of 2 messages sent back; none waits for its outcome\n"
+    assert result.stdout == "2 of 2 messages sent back; 2 confirmed, 0 came back\n"
     assert "pending list" not in result.stderr
 
 
@@ -221,7 +224,7 @@ def test_an_operation_says_how_many_wait(cli: CommandLine) -> None:
 
     shown = cli.lines("operations", "show", cli.asked()[0]["id"])
 
-    assert "pending    2" in shown
+    assert "without outcome yet  2" in shown
 
 
 def test_lists_show_presumed_apart_from_confirmed(cli: CommandLine) -> None:

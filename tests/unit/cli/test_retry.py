@@ -416,7 +416,7 @@ def test_a_retry_is_watched_to_its_end(cli: CommandLine) -> None:
     result = cli.run("retry", "--all", "--watch")
 
     assert result.exit_code == 0
-    assert result.stdout == "3 of 3 messages sent back; 3 wait for their outcome\n"
+    assert result.stdout == "3 of 3 messages sent back; 3 without outcome yet\n"
     assert cli.bench.sent() == ids
 
 
@@ -459,7 +459,7 @@ def test_a_bar_is_shown_on_a_terminal(cli: CommandLine) -> None:
 
     assert "3/3" in result.stderr
     assert "0:00:0" in result.stderr
-    assert result.stdout == "3 of 3 messages sent back; 3 wait for their outcome\n"
+    assert result.stdout == "3 of 3 messages sent back; 3 without outcome yet\n"
 
 
 def test_a_retry_that_skips_ends_with_1(cli: CommandLine) -> None:
@@ -469,7 +469,7 @@ def test_a_retry_that_skips_ends_with_1(cli: CommandLine) -> None:
     result = cli.run("retry", known, unknown, "--watch")
 
     assert result.exit_code == 1
-    assert "1 of 2 messages sent back, 1 skipped; 1 waits for its outcome" in result.stdout
+    assert "1 of 2 messages sent back, 1 skipped; 1 without outcome yet" in result.stdout
     assert f"{unknown}  no failed message has this id" in result.stdout
 
 
