@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from retrier.policy import globs, reasons
+from retrier.policy import reasons
 from retrier.policy.facts import Facts, name_of
-from retrier.policy.globs import Globs
-from retrier.policy.patterns import LOOKED_AT, Patterns
+from retrier.policy.patterns import LOOKED_AT, Globs, Patterns, matches
 from retrier.policy.reasons import GATEWAY_CODES
 
 _MOST_TYPES = 1024
@@ -46,7 +45,7 @@ class ReasonRule:
             (self.failure_reason, facts.failure_reason),
             (self.message_type, facts.message_type),
         )
-        return all(globs.matches(wanted, text) for wanted, text in pairs if wanted)
+        return all(matches(wanted, text) for wanted, text in pairs if wanted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +239,7 @@ def _of_exception(exception_type: str) -> str:
     found = (
         reason
         for reason, wanted in EXCEPTIONS
-        if any(globs.matches((each,), names[_is_whole(each)]) for each in wanted)
+        if any(matches((each,), names[_is_whole(each)]) for each in wanted)
     )
     return next(found, reasons.HANDLER_EXCEPTION)
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from retrier.policy import reasons
-from retrier.policy.globs import Globs
+from retrier.policy.patterns import Globs
 
 LONGEST = timedelta(days=36_500)
 """No delay is longer: now and that many days are still a valid time."""

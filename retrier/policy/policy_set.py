@@ -18,7 +18,7 @@ from retrier.domain.recording import Standing, Stands, what_stands
 from retrier.domain.retry_batch import Ejected
 from retrier.domain.streams import StreamRule
 from retrier.domain.text import COLUMN_BYTES, clean
-from retrier.policy import globs
+from retrier.policy import patterns
 from retrier.policy.classification import (
     MOST_CRASHES,
     Candidates,
@@ -27,8 +27,7 @@ from retrier.policy.classification import (
 )
 from retrier.policy.delays import Backoff, DelayRange, Jitter, Spread, range_of, spread
 from retrier.policy.facts import Facts
-from retrier.policy.globs import Globs
-from retrier.policy.patterns import LOOKED_AT, Patterns
+from retrier.policy.patterns import LOOKED_AT, Globs, Patterns
 
 
 class GivingUp(StrEnum):
@@ -64,7 +63,7 @@ class Match:
             (self.exception, facts.exception_type),
             (self.reason, reason),
         )
-        return all(globs.matches(wanted, text) for wanted, text in pairs if wanted)
+        return all(patterns.matches(wanted, text) for wanted, text in pairs if wanted)
 
     def covers(self, other: "Match") -> bool:
         """Say whether whatever matches the other matches this one, too.
@@ -72,13 +71,13 @@ class Match:
         Each failure has a queue and a reason, so `*` there asks nothing; the rest may be missing.
         """
         pairs = (
-            (self.queue, other.queue or globs.ANYTHING),
+            (self.queue, other.queue or patterns.ANYTHING),
             (self.endpoint, other.endpoint),
             (self.message_type, other.message_type),
             (self.exception, other.exception),
-            (self.reason, other.reason or globs.ANYTHING),
+            (self.reason, other.reason or patterns.ANYTHING),
         )
-        return all(theirs and globs.covers(ours, theirs) for ours, theirs in pairs if ours)
+        return all(theirs and patterns.covers(ours, theirs) for ours, theirs in pairs if ours)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,9 +321,9 @@ def _why_give_up(rule: Rule, reason: str, failures: int, *, unsent: bool) -> str
 
     What could not be sent has not failed: `only` lists failures of the consumer.
     """
-    if rule.never and globs.matches(rule.never, reason):
+    if rule.never and patterns.matches(rule.never, reason):
         return f"failed with {reason}, which rule {rule.name} never retries"
-    if rule.only and not unsent and not globs.matches(rule.only, reason):
+    if rule.only and not unsent and not patterns.matches(rule.only, reason):
         return f"failed with {reason}, and rule {rule.name} retries only {', '.join(rule.only)}"
     if failures >= rule.attempts:
         most = "the first" if rule.attempts <= 1 else f"{rule.attempts} failures"

@@ -17,7 +17,7 @@ from pydantic import (
 
 from retrier.domain.breakers import BreakerTerms, Per
 from retrier.domain.streams import StreamRule
-from retrier.policy import globs
+from retrier.policy import patterns
 from retrier.policy.classification import GATEWAY_SET, MOST_CRASHES, ReasonRule, make_gateway_rules
 from retrier.policy.delays import (
     COOLDOWN,
@@ -458,7 +458,7 @@ def _find_own_queue(
             queues = [str(each) for each in several]
         case _:
             return
-    if queues and len(globs.plain(queues)) == len(queues) and own_queues.issuperset(queues):
+    if queues and len(patterns.plain(queues)) == len(queues) and own_queues.issuperset(queues):
         named = ", ".join(queues)
         yield (*place, "match", "queue"), f"matches only what Retrier itself empties: {named}"
 
@@ -567,6 +567,6 @@ def _find_any_text(place: str, match: Match) -> Iterator[str]:
 
 
 def _find_unknown(place: str, wanted: Iterable[str], given: set[str]) -> Iterator[str]:
-    for reason in globs.plain(wanted):
+    for reason in patterns.plain(wanted):
         if reason not in BUILT_IN and reason not in given:
             yield f"{place}: no failure gets the reason {reason}"

@@ -39,7 +39,13 @@ from retrier.store.schema import (
     retry_operations,
 )
 from retrier.store.verification import VerifiedRule, verify_store
-from retrier.store.verification_rules import ARCHIVE_RULES, DEAD_RULES, POLICY_RULES, STANDING_RULES
+from retrier.store.verification_rules import (
+    ARCHIVE_RULES,
+    DEAD_RULES,
+    OUTCOME_RULES,
+    POLICY_RULES,
+    STANDING_RULES,
+)
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import FAILED_AT, failed_import, failure
@@ -318,9 +324,12 @@ def test_a_completed_operation_that_does_not_add_up_is_found(bench: Bench) -> No
     bench.ask_all()
     bench.work()
 
-    change(bench.db, update(retry_operations).values(skipped=2))
+    change(bench.db, update(retry_operations).values(forwarded=2))
 
-    assert list(broken(bench.db)) == ["the counts of an operation that is over add up to its total"]
+    assert list(broken(bench.db)) == [
+        "the counts of an operation that is over add up to its total",
+        "what was sent of an operation has an outcome, or a claim that waits for it",
+    ]
 
 
 def test_an_acknowledged_operation_that_is_not_over_is_found(bench: Bench) -> None:
@@ -451,6 +460,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         "every outgoing row names an attempt that is there",
         *ARCHIVE_RULES,  # in test_store_archive_keeping.py
         *STANDING_RULES,  # in test_store_due.py
+        *OUTCOME_RULES,  # in test_store_operation_outcomes.py
         *DEAD_RULES,  # in test_store_dead_messages.py
         *POLICY_RULES,  # in test_store_policy_rules.py
     }

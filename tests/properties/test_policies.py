@@ -20,8 +20,7 @@ from retrier.policy.delays import (
     spread,
 )
 from retrier.policy.facts import Facts
-from retrier.policy.globs import covers, matches
-from retrier.policy.patterns import LOOKED_AT, Patterns, count_steps
+from retrier.policy.patterns import LOOKED_AT, Patterns, count_steps, covers, matches
 from retrier.policy.policy_set import Definition, GivingUp, Match, PolicySet, Rule, Unmatched
 from tests.support.processor_time import can_take
 

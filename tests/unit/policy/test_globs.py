@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.policy.globs import covers, matches, plain
+from retrier.policy.patterns import covers, matches, plain
 
 
 @pytest.mark.parametrize(
