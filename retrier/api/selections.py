@@ -18,6 +18,7 @@ from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import Json, problem
 from retrier.api.requests import MOST_IDS, ComingMoment, Duration, LastMoment, Moment, is_id
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import (
     HIGHEST_RATE,
     LONGEST,
@@ -26,7 +27,7 @@ from retrier.domain.retry_operation import (
     RetryTerms,
     read_plan,
 )
-from retrier.domain.selection import Selection, WantedDisposition
+from retrier.domain.selection import OUTCOME_ALONE, Selection, WantedDisposition
 from retrier.domain.text import COLUMN_BYTES, clean
 from retrier.http.filters import LARGEST_INTEGER, TURNED
 
@@ -133,6 +134,8 @@ class SelectionBody(BaseModel):
     attempts_at_least: Count | None = None
     # Not strict: in JSON it is a text.
     disposition: Annotated[WantedDisposition | None, Field(strict=False)] = None
+    operation: Text | None = None
+    outcome: Annotated[RetryOutcome | None, Field(strict=False)] = None
 
     @field_validator("*", mode="before")
     @classmethod
@@ -156,6 +159,8 @@ class SelectionBody(BaseModel):
             raise PydanticCustomError("nothing", _NOTHING)
         if len(given) > 1 and given & {"ids", "everything"}:
             raise PydanticCustomError("not_alone", _ALONE)
+        if self.outcome is not None and self.operation is None:
+            raise PydanticCustomError("outcome_alone", OUTCOME_ALONE)
         return self
 
     def to_selection(self) -> Selection:

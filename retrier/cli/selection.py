@@ -11,11 +11,13 @@ from retrier.cli.command import (
     find_group_id,
     find_messages,
     find_one_message,
+    find_operation_id,
     one_of,
     with_standard_input,
 )
 from retrier.cli.printer import Printer, counted
 from retrier.clock import SystemClock
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.selection import WantedDisposition
 from retrier.domain.times import NoTime, is_duration, read_duration, read_moment
 from retrier.errors import RequestRefused
@@ -155,6 +157,19 @@ class Conditions:
             help=f"What was decided about it: {', '.join(WantedDisposition)}.",
         ),
     ] = None
+    operation: Annotated[
+        str | None,
+        typer.Option("--operation", metavar="ID", help="Retried by this operation."),
+    ] = None
+    outcome: Annotated[
+        RetryOutcome | None,
+        typer.Option(
+            "--outcome",
+            parser=one_of(RetryOutcome),
+            metavar="WORD",
+            help=f"What became of its retry by that operation: {', '.join(RetryOutcome)}.",
+        ),
+    ] = None
     text: Annotated[
         str | None,
         typer.Option(
@@ -170,12 +185,18 @@ class Conditions:
         empty = [name for name, value in values.items() if value == ""]
         if empty:
             raise typer.BadParameter(f"--{empty[0].replace('_', '-')}: the value is empty.")
+        if self.outcome is not None and self.operation is None:
+            raise typer.BadParameter("--outcome goes with --operation: whose retries are meant?")
         return {name: _plain(value) for name, value in values.items() if value is not None}
 
     def resolved(self, api: ApiClient) -> Json:
-        """Return the same, with the whole id of the group. Raises RequestRefused."""
+        """Return the same, with the whole ids of group and operation. Raises RequestRefused."""
         parts = self.given()
-        return parts if self.group is None else parts | {"group": find_group_id(api, self.group)}
+        if self.group is not None:
+            parts |= {"group": find_group_id(api, self.group)}
+        if self.operation is not None:
+            parts |= {"operation": find_operation_id(api, self.operation)}
+        return parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,6 +64,10 @@ class RetryEnd(StrEnum):
     PRESUMED = "presumed"
 
 
+GIVEN_UP = (RetryEnd.PRESUMED, RetryEnd.RESOLVED, RetryEnd.RELEASED)
+"""Ends of retries that were waited for no longer: what became of them may still be heard of."""
+
+
 class Disposition(StrEnum):
     """What the retry policies decided about an unresolved message."""
 

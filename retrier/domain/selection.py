@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.parameters import nearest
 from retrier.domain.text import IdRange
 
@@ -37,7 +38,7 @@ class Selection:
 
     `reason` is what the failure is classified under, or the headers' own word. `stream`
     is the id of a stream, of whichever queue. `failed_from` and `failed_to` are times of the last failure, both included. `attempts_at_least` counts failures. `text` is looked for in what each message
-    shows, in any case, or is its id. `endpoint` is the one shown: of a message without one, its queue. `archived_by` is the archive operation that archived the messages. `message_id` is the
+    shows, in any case, or is its id. `endpoint` is the one shown: of a message without one, its queue. `archived_by` is the archive operation that archived the messages. `operation` is a retry operation that has or had a retry of them, `outcome` what became of it, and nothing without an operation. `message_id` is the
     sender's own id, for lists. `sent_to` is the queue to which the pending retry was sent
     because it failed there: no operation and no redirect had named another one.
 
@@ -62,6 +63,8 @@ class Selection:
     disposition: WantedDisposition | None = None
     text: str | None = None
     archived_by: str | None = None
+    operation: str | None = None
+    outcome: RetryOutcome | None = None
     message_id: str | None = None
     statuses: frozenset[FailedMessageStatus] | None = None
     modified: tuple[datetime, datetime] | None = None
@@ -84,7 +87,15 @@ NAMES = (
 )
 """The parts by which an operation may select that are texts."""
 
-OTHER_PARTS = ("failed_from", "failed_to", "attempts_at_least", "disposition", "archived_by")
+OTHER_PARTS = (
+    "failed_from",
+    "failed_to",
+    "attempts_at_least",
+    "disposition",
+    "archived_by",
+    "operation",
+    "outcome",
+)
 """The other parts by which an operation may select; written down as texts or numbers."""
 
 
@@ -119,6 +130,9 @@ def describe(selection: Selection) -> str:
     parts = chosen_parts(selection).items()
     return ", ".join(f"{n.replace('_', ' ')} {value}" for n, value in parts) or "all messages"
 
+
+NO_OUTCOME = f"An outcome is one of: {', '.join(RetryOutcome)}."
+OUTCOME_ALONE = "An outcome is that of an operation's retries: name the operation, too."
 
 _LONGEST_SHOWN = 100
 _STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}

@@ -7,8 +7,11 @@ from typing import Annotated
 from fastapi import Query
 
 from retrier.clock import SystemClock
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.selection import (
     NO_DEAD,
+    NO_OUTCOME,
+    OUTCOME_ALONE,
     Selection,
     WantedDisposition,
     asks_for_dead,
@@ -55,6 +58,10 @@ class FilterQuery:
     attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
     disposition: Annotated[str, Query(description=f"one of: {', '.join(WantedDisposition)}")] = ""
     archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
+    operation: Annotated[str, Query(description="the id of a retry operation")] = ""
+    outcome: Annotated[
+        str, Query(description=f"what became of its retry: {', '.join(RetryOutcome)}")
+    ] = ""
 
     @property
     def values(self) -> dict[str, str]:
@@ -88,6 +95,8 @@ def read_filter(query: FilterQuery) -> Selection:
         disposition=_read_disposition(query),
         text=query.text or None,
         archived_by=query.archived_by or None,
+        operation=query.operation or None,
+        outcome=_read_outcome(query),
         message_id=query.message_id or None,
     )
 
@@ -108,6 +117,16 @@ def _read_count(text: str) -> int | None:
         raise WrongField("query.attempts_at_least", _NO_COUNT)
     # A larger number would not fit the integers of databases; no message failed so often.
     return min(int(text[:_DIGITS]), LARGEST_INTEGER)
+
+
+def _read_outcome(query: FilterQuery) -> RetryOutcome | None:
+    if not query.outcome:
+        return None
+    if query.outcome not in list(RetryOutcome):
+        raise WrongField("query.outcome", NO_OUTCOME)
+    if not query.operation:
+        raise WrongField("query.outcome", OUTCOME_ALONE)
+    return RetryOutcome(query.outcome)
 
 
 def _read_disposition(query: FilterQuery) -> WantedDisposition | None:

@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from retrier.domain.failed_message import FailedMessageStatus, RetryEnd
+from retrier.domain.failed_message import GIVEN_UP, FailedMessageStatus, RetryEnd
 from retrier.domain.retry_batch import RetryBatch
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction, make_ids
@@ -322,10 +322,6 @@ def find_ended(
             found = Ended(RetryEnd(outcome), destination, tuple(dropped or ()))
             ended.setdefault(number, {})[retry_id] = found
     return ended
-
-
-GIVEN_UP = (RetryEnd.PRESUMED, RetryEnd.RESOLVED, RetryEnd.RELEASED)
-"""Ends of retries that were waited for no longer: what became of them may still be heard of."""
 
 
 def find_given_up(

@@ -4,13 +4,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import assert_never
 
 from sqlalchemy import (
     BindParameter,
     ColumnElement,
+    CompoundSelect,
     Select,
+    Text,
     and_,
     bindparam,
+    cast,
     exists,
     false,
     literal_column,
@@ -18,9 +22,10 @@ from sqlalchemy import (
     select,
 )
 
-from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.failed_message import GIVEN_UP, Disposition, FailedMessageStatus, RetryEnd
 from retrier.domain.failure_texts import fold
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.selection import (
     OF_PLACE,
     Selection,
@@ -35,14 +40,18 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
     cause_groups,
     causes,
+    ended_retries,
     failed_message_retries,
     failed_messages,
     message_texts,
+    processing_attempts,
 )
 
 messages = failed_messages.c
 texts = message_texts.c
 claims = failed_message_retries.c
+ended = ended_retries.c
+attempts = processing_attempts.c
 members = cause_groups.c
 
 
@@ -151,6 +160,8 @@ def from_json(parts: Mapping[str, object]) -> Selection:
         node=_text(parts.get("node")),
         text=_text(parts.get("text")),
         archived_by=_text(parts.get("archived_by")),
+        operation=_text(parts.get("operation")),
+        outcome=None if (outcome := parts.get("outcome")) is None else RetryOutcome(str(outcome)),
         failed_from=_time(parts.get("failed_from")),
         failed_to=_time(parts.get("failed_to")),
         disposition=None if disposition is None else WantedDisposition(str(disposition)),
@@ -182,10 +193,47 @@ def _of_row(selection: Selection) -> Iterator[Condition]:
     if selection.id_range is not None:
         first, last = selection.id_range.first, selection.id_range.last
         yield messages.unique_message_id.between(first, last)
+    if selection.operation is not None:
+        yield messages.number.in_(_retried_by(selection.operation, selection.outcome))
     if selection.pending:
         # Of the messages alone: the query around may read the claims, too.
         pending = exists().where(claims.number == messages.number, *_was_sent(selection))
         yield pending.correlate(failed_messages)
+
+
+_CAME_LATE = (
+    exists()
+    .where(attempts.number == ended.number, attempts.retry_id == cast(ended.retry_id, Text))
+    .correlate(ended_retries)
+)
+"""The condition that a retry which had ended otherwise came back after that."""
+_GIVEN_UP = and_(ended.outcome.in_(GIVEN_UP), ended.forwarded_at.is_not(None))
+"""The condition that a retry was sent, and that its outcome was waited for no longer."""
+
+
+def _retried_by(
+    operation: str, outcome: RetryOutcome | None
+) -> Select[tuple[int]] | CompoundSelect[tuple[int]]:
+    """Return the numbers of messages that an operation has retried, with this outcome."""
+    # No operation has another kind of id, and PostgreSQL refuses to compare that with a `uuid`.
+    if not is_guid(operation):
+        return select(ended.number).where(false())
+    key = canonical(operation)
+    over = select(ended.number).where(ended.operation_id == key)
+    claimed = select(claims.number).where(claims.operation_id == key)
+    match outcome:
+        case None:
+            return over.union_all(claimed)
+        case RetryOutcome.WAITING:
+            return claimed.where(claims.forwarded_at.is_not(None))
+        case RetryOutcome.CAME_BACK:
+            return over.where(or_(ended.outcome == RetryEnd.FAILED, and_(_GIVEN_UP, _CAME_LATE)))
+        case RetryOutcome.CONFIRMED:
+            return over.where(ended.outcome == RetryEnd.CONFIRMED)
+        case RetryOutcome.PRESUMED | RetryOutcome.RESOLVED | RetryOutcome.RELEASED:
+            return over.where(ended.outcome == RetryEnd(outcome), _GIVEN_UP, ~_CAME_LATE)
+        case _ as never:
+            assert_never(never)
 
 
 def _of_plan(selection: Selection) -> Iterator[Condition]:

@@ -57,7 +57,7 @@ def understand(query: FilterQuery) -> Selection:
         return read_filter(replace(query, status=""))
     found = read_filter(query)
     # Whoever looks for certain messages wants them whatever became of them.
-    if query.status or query.message_id or query.archived_by:
+    if query.status or query.message_id or query.archived_by or query.operation:
         return found
     return replace(found, statuses=frozenset({FailedMessageStatus.UNRESOLVED}))
 

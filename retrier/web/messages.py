@@ -11,6 +11,7 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.comments import Comment
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical
+from retrier.domain.outcomes import OUTCOME_WORDS
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.http.filters import FilterQuery
@@ -74,6 +75,8 @@ _TOKENS: Mapping[str, str] = {
     "attempts_at_least": "failed at least",
     "disposition": "next",
     "archived_by": "archived by operation",
+    "operation": "retried by operation",
+    "outcome": "outcome",
 }
 _ACTS: Mapping[FailedMessageStatus | None, tuple[str, ...]] = {
     FailedMessageStatus.UNRESOLVED: ("retry", "archive", "resolve"),
@@ -186,7 +189,12 @@ def tokens(
     query: FilterQuery, shown: Selection, listing: Listing[MessageRow], title: str | None
 ) -> Iterator[Token]:
     """Return the conditions without the status; `title` is that of the group."""
-    named = {"group": title or query.group, "disposition": DISPOSITION_NAMES.get(query.disposition)}
+    named = {
+        "group": title or query.group,
+        "disposition": DISPOSITION_NAMES.get(query.disposition),
+        "operation": query.operation[:8],
+        "outcome": None if shown.outcome is None else OUTCOME_WORDS[shown.outcome],
+    }
     times = {"failed_from": shown.failed_from, "failed_to": shown.failed_to}
     for name, words in _TOKENS.items():
         if name in query.values:
@@ -194,7 +202,8 @@ def tokens(
             yield Token(
                 name=words,
                 value=f"{value} times" if name == "attempts_at_least" else value,
-                without=listing.to(**{name: ""}),
+                # An outcome is that of an operation's retries: it goes with the operation.
+                without=listing.to(**{name: ""} | ({"outcome": ""} if name == "operation" else {})),
                 moment=times.get(name),
             )
 

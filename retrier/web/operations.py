@@ -172,10 +172,12 @@ def _look_at(why: str, known: Snapshot) -> Mapping[str, str]:
     return found | ({"Streams": "/streams?held=1"} if tells_held(why) else {})
 
 
-def outcome_link(shown: RetryOperation, outcome: RetryOutcome) -> str | None:
-    """Return the address of the messages whose retry has this outcome; None if there is none."""
+def outcome_link(shown: RetryOperation, outcome: RetryOutcome) -> str:
+    """Return the address of the messages whose retry by this operation has this outcome."""
     key = shown.operation_id
-    return f"/pending?operation={key}" if outcome is RetryOutcome.WAITING else None
+    if outcome is RetryOutcome.WAITING:
+        return f"/pending?operation={key}"
+    return f"/messages?operation={key}&outcome={outcome}"
 
 
 def messages_link(shown: RetryOperation, **more: str) -> str:

@@ -5,9 +5,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import delete, select, update
 
-from retrier.domain.outcomes import OutcomeCounts
+from retrier.domain.outcomes import OutcomeCounts, RetryOutcome
 from retrier.domain.retry_operation import RetryOperation
+from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
+from retrier.store.message_lists import Order, PageRequest, list_messages
 from retrier.store.operation_lists import find_operation
 from retrier.store.pending import presume
 from retrier.store.schema import ended_retries, retry_operation_outcomes, retry_operations
@@ -16,6 +18,7 @@ from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, Retr
 from tests.contract.test_store_ended_retries import ENDS, UNSENT
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, failure
+from tests.support.understood import CODEC
 
 NOTHING = OutcomeCounts()
 OF_END = {
@@ -182,3 +185,44 @@ def test_presumption_counts_those_of_each_operation(bench: Bench) -> None:
     assert presume(bench.db, fence, timedelta(0), [retry.message["number"]]) == 1
 
     assert operation_of(retry).outcomes == OutcomeCounts(presumed=1)
+
+
+def outcomes_by_condition(retry: Retry) -> list[str]:
+    """Return under which outcomes the message is found as one that the operation retried."""
+    operation = retry.operation["operation_id"]
+    found = {
+        each: list_messages(
+            retry.bench.db,
+            Selection(operation=operation, outcome=each),
+            Order(),
+            PageRequest(),
+            CODEC,
+        )
+        for each in RetryOutcome
+    }
+    return [each for each, page in found.items() if page.total]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_the_message_is_found_by_operation_and_outcome_where_it_is_counted(
+    bench: Bench, end: str
+) -> None:
+    retry = bring_to(bench, SENT)
+    assert outcomes_by_condition(retry) == ["waiting"]
+
+    ENDS[end](retry)
+
+    counted = operation_of(retry).outcomes.by_outcome
+    assert outcomes_by_condition(retry) == [each for each, count in counted.items() if count]
+
+
+@pytest.mark.parametrize("end", ["presumed", "resolved", "released"])
+def test_one_that_came_back_late_is_found_among_those_that_came_back(
+    bench: Bench, end: str
+) -> None:
+    retry = bring_to(bench, SENT)
+    ENDS[end](retry)
+
+    retry.fail(retry_id=retry.retry_id, time_of_failure=FAILED_AT + timedelta(hours=1))
+
+    assert outcomes_by_condition(retry) == ["came_back"]

@@ -19,6 +19,8 @@ from tests.properties.selections.meaning import (
 
 _NEAR = 0.15
 """How often a value is one that is only near."""
+_OUTCOME = 0.6
+"""How often an outcome goes with an operation; alone it is refused."""
 _SAME = 0.7
 """How often all conditions are true of one message, so that something matches all of them."""
 
@@ -34,6 +36,8 @@ def draw_conditions(dice: random.Random, messages: Sequence[Known]) -> Condition
     one = dice.choice(messages) if dice.random() < _SAME else None
     drawn = {name: _VALUES[name](dice, one or dice.choice(messages)) for name in names}
     wanted = {name: _come_near(dice, name, value) for name, value in drawn.items() if value}
+    if "operation" in wanted and dice.random() < _OUTCOME:
+        wanted["outcome"] = dice.choice(("confirmed", "came_back", "waiting", "presumed"))
     return _not_turned(wanted)
 
 
@@ -146,6 +150,9 @@ _VALUES: Mapping[str, Callable[[random.Random, Known], str | None]] = {
     "disposition": lambda dice, each: dice.choice((each.disposition, "any", "dead")),
     "modified": _draw_changes,
     "archived_by": lambda _, each: each.archived_by,
+    "operation": lambda dice, each: (
+        each.operation and dice.choice((str, str.upper))(each.operation)
+    ),
     "id_prefix": lambda dice, each: each.unique_id[: dice.choice((8, 9, 13, 36))],
     **({"text": _draw_text} if OWN_TEXT else {}),
 }

@@ -59,6 +59,7 @@ class Known:
 
     `reason` is what it is classified under. `disposition` says nothing of a message that is not
     unresolved: it is `manual` then. `archived_by` is there as long as it is archived.
+    `operation` is the one that retried it, and `outcome` what became of that.
     """
 
     sent: Sent
@@ -68,6 +69,8 @@ class Known:
     reason: str = "handler_exception"
     attempts: int = 1
     archived_by: str | None = None
+    operation: str | None = None
+    outcome: str | None = None
     modified: datetime = datetime(1, 1, 1, tzinfo=UTC)
 
     @property
@@ -199,6 +202,8 @@ _MEANS: Mapping[str, Callable[[str, Known], bool]] = {
     "text": _has_text,
     "modified": _changed_in,
     "archived_by": lambda text, each: each.archived_by == text.lower(),
+    "operation": lambda text, each: each.operation == text.lower(),
+    "outcome": lambda text, each: each.outcome == text,
     "id_prefix": lambda text, each: each.unique_id.startswith(text.lower()),
 }
 

@@ -165,22 +165,26 @@ def _send(stock: Stock, those: Sequence[Known]) -> tuple[list[Known], Mapping[by
     bench = stock.cli.bench
     for each in those:
         bench.transport.broker.declare(each.sent.queue)
-    bench.ask([each.unique_id for each in those])
+    if not those:
+        return [], {}
+    operation = bench.operation(bench.ask([each.unique_id for each in those]))["operation_id"]
     bench.work()
     sent = {each.body: each for each in empty_queues(stock)}
     assert len(sent) == len(those)
-    return [with_status(each, "retryIssued") for each in those], sent
+    stamps = {"operation": operation, "outcome": "waiting"}
+    return [with_status(each, "retryIssued", **stamps) for each in those], sent
 
 
 def _confirm(stock: Stock, those: Sequence[Known]) -> list[Known]:
-    for each in _send(stock, those)[0]:
+    sent, _ = _send(stock, those)
+    for each in sent:
         stock.cli.bench.confirm(each.unique_id)
-    return [with_status(each, "resolved") for each in those]
+    return [with_status(each, "resolved", outcome="confirmed") for each in sent]
 
 
 def _send_in_vain(stock: Stock, dice: random.Random, those: Sequence[Known]) -> list[Known]:
     """Retry them, and let them fail again; after a person's retry failures are counted anew."""
-    _, copies = _send(stock, those)
+    those, copies = _send(stock, those)
     again = [fail_again(dice, each.sent) for each in those]
     codec = stock.cli.bench.transport.codec
     raws = {
@@ -189,7 +193,7 @@ def _send_in_vain(stock: Stock, dice: random.Random, those: Sequence[Known]) -> 
     }
     _receive(stock, [_arriving(raw, body) for body, raw in raws.items()])
     return [
-        _decided(replace(each, sent=sent, attempts=2), 1)
+        _decided(replace(each, status="unresolved", outcome="came_back", sent=sent, attempts=2), 1)
         for each, sent in zip(those, again, strict=True)
     ]
 

@@ -347,3 +347,10 @@ def test_the_same_key_with_other_headers_is_another_request(api: Api) -> None:
 
     assert post(api, {"all": True}, key="k", drop_headers=["x-trace"]).status_code == 202
     assert post(api, {"all": True}, key="k").status_code == 422
+
+
+def test_an_outcome_without_its_operation_is_refused(api: Api) -> None:
+    answer = api.http.post("/api/operations", json={"selection": {"outcome": "came_back"}})
+
+    assert answer.status_code == 422
+    assert "name the operation, too" in answer.text

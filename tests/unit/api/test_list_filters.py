@@ -171,3 +171,14 @@ def test_by_how_long_ago_it_failed(api: Api) -> None:
     refused = api.http.get("/api/errors", params={"failed_from": "2 hours"})
     assert refused.status_code == 400
     assert "did you mean 2h?" in refused.json()["detail"]
+
+
+def test_an_outcome_is_that_of_an_operation(api: Api) -> None:
+    alone = api.http.get("/api/errors?outcome=came_back")
+    unknown = api.http.get(f"/api/errors?operation={uuid4()}&outcome=lost")
+
+    assert alone.status_code == unknown.status_code == 400
+    assert "name the operation, too" in alone.text
+    assert "confirmed, came_back" in unknown.text
+    assert api.ids(operation=str(uuid4()), outcome="came_back") == []
+    assert api.ids(operation="nobody") == []

@@ -663,3 +663,15 @@ def test_a_header_that_a_retry_needs_is_not_dropped(cli: CommandLine) -> None:
     assert result.exit_code != 0
     assert "which a retry needs" in result.stderr
     assert cli.asked() == []
+
+
+def test_what_came_back_from_an_operation_is_retried_alone(cli: CommandLine) -> None:
+    cli.bench.fail(3)
+    cli.run("retry", "--all", "--watch")
+    operation = cli.asked()[0]["id"]
+    cli.bench.fail(2)
+
+    result = cli.run("retry", "--operation", operation[:8], "--outcome", "waiting", "--dry-run")
+
+    assert "0 messages" in result.stdout
+    assert cli.run("retry", "--outcome", "waiting").exit_code == 2

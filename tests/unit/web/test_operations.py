@@ -4,9 +4,11 @@ import re
 from collections import Counter
 
 import pytest
+from sqlalchemy import select
 
 from retrier.domain.retry_operation import STANDING_OPERATION, Canary, RetryTerms
 from retrier.store.operation_requests import CreatedOperation
+from retrier.store.schema import failed_messages
 from tests.contract.store_retries import BEING_SENT, bring_to
 from tests.support.bench import Bench
 from tests.support.breaking import Breakdown
@@ -133,6 +135,20 @@ class TestOne:
         html = web.get(path(asked))
 
         assert "3 without outcome yet" in html
+        operation = path(asked).rpartition("/")[2]
+        assert f'<a href="/pending?operation={operation}"' in html
+
+    def test_links_what_came_back(self, web: Web, asked: CreatedOperation, bench: Bench) -> None:
+        bench.work()
+        (message, *_) = bench.rows(select(failed_messages))
+        bench.confirm(message["unique_message_id"])
+
+        html = web.get(path(asked))
+
+        operation = path(asked).rpartition("/")[2]
+        link = f"/messages?operation={operation}&amp;outcome=confirmed"
+        assert f'<a href="{link}"' in html
+        assert message["unique_message_id"] in web.get(link.replace("&amp;", "&"))
 
     def test_says_why_named_messages_were_skipped(self, web: Web, bench: Bench) -> None:
         (one,) = bench.fail(1)
