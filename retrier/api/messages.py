@@ -96,6 +96,7 @@ def details(found: MessageDetails) -> Json:
         "error_queue": found.error_queue,
         "dialect": found.dialect,
         "content_type": found.content_type,
+        "properties": dict(found.properties),
         "body_size": found.body_size,
         "body_url": f"/messages/{unique_id}/body",
         "completed_steps": found.completed_steps,

@@ -101,9 +101,10 @@ def show_message(printer: Printer, found: Json) -> None:
     printer.block("stack trace", exception["stack_trace"])
     attempts = found["processing_attempts"]
     headers: Json = next((each["headers"] for each in attempts if "headers" in each), {})
-    if headers:
-        printer.heading("headers")
-        printer.sheet({name: _cut(value) for name, value in headers.items()})
+    for title, values in (("properties", found["properties"]), ("headers", headers)):
+        if values:
+            printer.heading(title)
+            printer.sheet({name: _cut(str(value)) for name, value in values.items()})
     printer.heading("attempts")
     _show_attempts(printer, attempts)
     printer.heading("groups")

@@ -17,9 +17,13 @@ from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """Headers and texts of a failure, as JSON and every database can hold them."""
+    """Headers and texts of a failure, as JSON and every database can hold them.
+
+    `properties` are those beside the headers: of AMQP `content_encoding`, `correlation_id`, ...
+    """
 
     headers: Mapping[str, object] = field(default_factory=dict)
+    properties: Mapping[str, object] = field(default_factory=dict)
     content_type: str | None = None
     endpoint: str | None = None
     exception_message: str | None = None
@@ -51,6 +55,7 @@ def derive(
     content_type = dialect_of.field(properties, "content_type")
     return Shown(
         headers=jsonable(properties.headers),
+        properties=jsonable(properties.fields),
         content_type=clean(content_type) if content_type else None,
         endpoint=details.endpoint,
         exception_message=details.exception_message,

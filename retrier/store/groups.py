@@ -11,6 +11,7 @@ from sqlalchemy import (
     FromClause,
     Label,
     Select,
+    exists,
     func,
     literal,
     or_,
@@ -316,11 +317,14 @@ def add_archives(
 def list_group_archives(tx: Transaction) -> Sequence[tuple[str, ArchiveOperation]]:
     """Return what archives whole groups, or did so lately, with the group's id; the oldest first.
 
-    Without those that a person has taken note of.
+    Without those that a person has taken note of or has undone.
     """
+    undo = archive_operations.alias()
+    is_undone = exists().where(undo.c.undo_of == columns.operation_id)
     query = (
         select(archive_operations)
         .where(columns.act == Act.ARCHIVE, columns.acknowledged_at.is_(None), _is_shown(tx))
+        .where(~is_undone)
         .order_by(columns.created_at)
     )
     found = (archive_from_row(dict(row)) for row in tx.execute(query).mappings())

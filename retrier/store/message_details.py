@@ -60,6 +60,7 @@ class MessageDetails:
     content_type: str | None
     body_size: int
     headers: Mapping[str, object]
+    properties: Mapping[str, object]
     completed_steps: str | None
     stream_id: str | None
     stream_position: str | None
@@ -107,6 +108,7 @@ def find_message(
         message=from_row(row, codec),
         content_type=texts.content_type,
         headers=texts.headers,
+        properties=texts.properties,
         attempts=newest_attempts(tx, row, codec),
         groups=_groups(tx, row["cause_id"]),
         claim=_claim(tx, row["number"]),

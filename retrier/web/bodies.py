@@ -6,9 +6,11 @@ twice is shown twice. What cannot be read as JSON or XML is shown as text.
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from xml.parsers import expat
 
 SHOWN = 64 * 1024
@@ -46,13 +48,19 @@ EXTENSIONS = {Kind.JSON: "json", Kind.XML: "xml", Kind.TEXT: "txt", Kind.BYTES: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownBody:
-    """A body, or its beginning. `size` and `shown` are numbers of bytes, of all and of this text."""
+    """A body, or its beginning. `size` and `shown` are numbers of bytes, of all and of this text.
+
+    `note` says how it was packed, or why it could not be unpacked although it says that it is packed.
+    Of one that was unpacked the numbers are those of what came out.
+    """
 
     kind: Kind
     text: str
     size: int
     shown: int
     is_set: bool = False
+    is_unpacked: bool = False
+    note: str = ""
 
     @property
     def is_cut(self) -> bool:
@@ -60,18 +68,65 @@ class ShownBody:
         return self.shown < self.size
 
 
-def show_body(beginning: bytes, size: int, form: str = "") -> ShownBody:
-    """Return a body of that size as people read it; `form` "text" or "hex" shows it as it came."""
+def packed_as(properties: Mapping[str, object]) -> str:
+    """Return the encoding that the properties of a message name: `gzip`, or empty for none."""
+    return str(properties.get("content_encoding") or "").strip().lower()
+
+
+def show_body(beginning: bytes, size: int, form: str = "", packed: str = "") -> ShownBody:
+    """Return a body of that size as people read it; `form` "text" or "hex" shows it as it came.
+
+    `packed` is the encoding that its sender names: gzip and deflate are unpacked, except for "hex".
+    """
+    if packed not in _WINDOWS or form == "hex" or not beginning:
+        return _show_plain(beginning, size, form)
+    unpacked = _unpack(beginning, packed, is_whole=len(beginning) == size)
+    if isinstance(unpacked, str):
+        told = f"Its sender says that it is {packed}, but it cannot be unpacked: {unpacked}."
+        return replace(_as_bytes(beginning, size), note=told)
+    content, is_all = unpacked
+    shown = _show_plain(content[:SHOWN], len(content) if is_all else len(content) + 1, form)
+    much = f"{len(content):,} bytes" if is_all else f"more than {len(content):,} bytes"
+    note = f"Unpacked from {packed}: {size:,} bytes as it came, {much} unpacked."
+    return replace(shown, is_unpacked=True, note=note)
+
+
+_MOST_UNPACKED = 1024 * 1024
+"""Bytes that are unpacked at most: a few bytes may stand for gigabytes."""
+_GZIP, _ZLIB, _RAW = 31, 15, -15
+_WINDOWS = {"gzip": (_GZIP,), "x-gzip": (_GZIP,), "deflate": (_ZLIB, _RAW)}
+"""How zlib reads each encoding; `deflate` is written with and without its frame."""
+
+
+def _unpack(content: bytes, packed: str, *, is_whole: bool) -> tuple[bytes, bool] | str:
+    """Return what comes out and whether that is all of it, or why nothing does."""
+    why = ""
+    for window in _WINDOWS[packed]:
+        reader = zlib.decompressobj(window)
+        try:
+            found = reader.decompress(content, _MOST_UNPACKED)
+        except zlib.error as error:
+            why = why or str(error).partition(": ")[2] or str(error)
+            continue
+        if is_whole and not reader.eof and len(found) < _MOST_UNPACKED:
+            why = why or "its end is missing"
+            continue
+        return found, reader.eof
+    return why
+
+
+def _show_plain(beginning: bytes, size: int, form: str) -> ShownBody:
     text = None if form == "hex" else _read_text(beginning, whole=len(beginning) == size)
     if text is None:
         return _as_bytes(beginning, size)
     plain = ShownBody(kind=Kind.TEXT, text=text, size=size, shown=len(beginning))
-    if form == "text" or len(beginning) < size:
+    if form == "text":
         return plain
+    is_cut = len(beginning) < size
     for kind, set_in_lines in _READERS.items():
-        formatted = set_in_lines(text.removeprefix("\ufeff"))
+        formatted = set_in_lines(text.removeprefix("\ufeff"), is_cut=is_cut)
         if formatted is not None:
-            return ShownBody(kind=kind, text=formatted, size=size, shown=size, is_set=True)
+            return replace(plain, kind=kind, text=formatted, is_set=True)
     return plain
 
 
@@ -144,19 +199,34 @@ def _line(start: int, content: bytes) -> str:
     return f"{start:08x}  {digits}  {letters}"
 
 
-def _set_json(text: str) -> str | None:
+def _set_json(text: str, *, is_cut: bool) -> str | None:
+    """Set JSON in lines. Of one that is cut nobody knows whether the rest would be right."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
+    if is_cut:
+        tokens, rest = _tokens(_JSON, text)
+        return _joined(chain(_json_parts(tokens), [rest]))
     try:
         json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return _joined(_json_parts(text))
+    return _joined(_json_parts(_JSON.findall(text)))
 
 
-def _json_parts(text: str) -> Iterator[str]:
+def _tokens(form: re.Pattern[str], text: str) -> tuple[Sequence[str], str]:
+    """Return the tokens that follow each other from the beginning, and the text behind them."""
+    found, end = [], 0
+    for token in form.finditer(text):
+        if text[end : token.start()].strip():
+            break
+        found.append(token[0])
+        end = token.end()
+    return found, text[end:]
+
+
+def _json_parts(tokens: Iterable[str]) -> Iterator[str]:
     depth, before = 0, ""
-    for part in _JSON.findall(text):
+    for part in tokens:
         closes, opened = part in "}]", before in ("{", "[")
         depth -= closes
         if before and (closes != opened if closes or opened else before == ","):
@@ -166,21 +236,22 @@ def _json_parts(text: str) -> Iterator[str]:
         before = part
 
 
-def _set_xml(text: str) -> str | None:
+def _set_xml(text: str, *, is_cut: bool) -> str | None:
     """Set well-formed XML in lines. What declares a type is not parsed: it may define entities."""
     if not text.lstrip().startswith("<") or "<!DOCTYPE" in text:
         return None
     parser = expat.ParserCreate()
     try:
-        parser.Parse(text, True)  # noqa: FBT003 - the form of expat
+        parser.Parse(text, not is_cut)
     except (expat.ExpatError, ValueError):
         return None
-    return _joined(_xml_parts(text))
+    tokens, rest = _tokens(_XML, text.strip())
+    return _joined(chain(_xml_parts(tokens), [rest]))
 
 
-def _xml_parts(text: str) -> Iterator[str]:
+def _xml_parts(tokens: Iterable[str]) -> Iterator[str]:
     depth, before = 0, ""
-    for token in _XML.findall(text.strip()):
+    for token in tokens:
         if token.isspace():
             continue
         closes, is_text = token.startswith("</"), not token.startswith("<")
@@ -210,4 +281,4 @@ def _joined(parts: Iterator[str]) -> str | None:
     return "".join(found)
 
 
-_READERS: dict[Kind, Callable[[str], str | None]] = {Kind.JSON: _set_json, Kind.XML: _set_xml}
+_READERS: dict[Kind, Callable[..., str | None]] = {Kind.JSON: _set_json, Kind.XML: _set_xml}

@@ -28,7 +28,7 @@ from retrier.store.imports import (
 )
 from retrier.store.message_history import find_former_import
 from retrier.store.message_lists import PageRequest
-from retrier.web.bodies import ShownBody, show_body
+from retrier.web.bodies import ShownBody, packed_as, show_body
 from retrier.web.forms import Form, SentForm, local
 from retrier.web.page import HEADERS, IN_FULL, see_other, show
 from retrier.web.pages import PAGE, Listing, page_number
@@ -266,7 +266,7 @@ def import_view(found: ImportDetails, *, only_confirms: bool) -> ImportView:
         headers=headers[:MOST_HEADERS],
         properties=_pairs(found.fields),
         left_out=max(0, len(headers) - MOST_HEADERS),
-        body=show_body(found.body, listed.body_size),
+        body=show_body(found.body, listed.body_size, packed=packed_as(found.fields)),
         raw=show_body(found.raw, listed.properties_size, "hex") if found.unreadable else None,
         only_confirms=only_confirms,
     )

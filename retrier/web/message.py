@@ -46,6 +46,7 @@ from retrier.web.bodies import (
     MoreBytes,
     ShownBody,
     bytes_shown,
+    packed_as,
     show_body,
     show_more,
 )
@@ -327,7 +328,8 @@ class MessagePage:
     def more_bytes(self) -> MoreBytes | None:
         """What is shown when more of a body is asked for that is shown as bytes."""
         path, body = f"/messages/{self.message.unique_message_id}", self.body
-        return bytes_shown(body, path) if body.kind is Kind.BYTES and body.is_cut else None
+        goes_on = body.kind is Kind.BYTES and body.is_cut and not body.is_unpacked
+        return bytes_shown(body, path) if goes_on else None
 
     def to(self, **values: str) -> str:
         """Return the address of this message, shown in another way."""
@@ -478,7 +480,8 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
     history = find_history(parts.db, unique_id, page, parts.codec, descending=True)
     # Retention may delete it between two looks; then its history is empty.
     told = history or Page(items=(), total=0)
-    body = show_body(find_beginning(parts.db, unique_id, SHOWN), found.body_size, query.body)
+    beginning = find_beginning(parts.db, unique_id, SHOWN)
+    body = show_body(beginning, found.body_size, query.body, packed_as(found.properties))
     waits = Waits(reasons=find_waits(parts.db, unique_id), place=find_place(parts.db, unique_id))
     view = message_page(found, body, told, query, waits, seen)
     return show(request, "message.html", view, current="/messages")

@@ -1,6 +1,8 @@
 """Bodies as people read them: set in lines, as text, as bytes; never changed, never long."""
 
+import gzip
 import json
+import zlib
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -9,8 +11,8 @@ from retrier.web.bodies import SHOWN, SHOWN_AS_BYTES, Kind, ShownBody, show_body
 from retrier.web.wording import visible
 
 
-def shown(body: bytes, form: str = "") -> ShownBody:
-    return show_body(body[:SHOWN], len(body), form)
+def shown(body: bytes, form: str = "", packed: str = "") -> ShownBody:
+    return show_body(body[:SHOWN], len(body), form, packed)
 
 
 def test_json_is_set_in_lines() -> None:
@@ -126,3 +128,77 @@ def test_an_empty_body_is_an_empty_text() -> None:
 )
 def test_what_is_hidden_in_a_text_is_seen(text: str, seen: str) -> None:
     assert visible(text) == seen
+
+
+PACKED = {
+    "gzip": gzip.compress,
+    "x-gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "deflate without its frame": lambda body: (
+        (packer := zlib.compressobj(wbits=-15)).compress(body) + packer.flush()
+    ),
+}
+
+
+@pytest.mark.parametrize("packed", PACKED)
+def test_a_packed_body_is_unpacked_and_set_in_lines(packed: str) -> None:
+    found = shown(PACKED[packed](b'{"order":4711}'), packed=packed.split(maxsplit=1)[0])
+
+    assert found.kind is Kind.JSON
+    assert found.text == '{\n  "order": 4711\n}'
+    assert found.note.startswith(f"Unpacked from {packed.split(maxsplit=1)[0]}: ")
+    assert found.note.endswith("14 bytes unpacked.")
+
+
+def test_a_packed_body_is_shown_as_it_came_to_who_asks_for_its_bytes() -> None:
+    found = shown(gzip.compress(b"{}"), "hex", "gzip")
+
+    assert found.text.startswith("00000000  1f 8b 08")
+    assert not found.is_unpacked
+
+
+def test_a_body_that_is_no_gzip_though_it_says_so_is_shown_as_bytes_with_the_reason() -> None:
+    found = shown(b"order 4711", packed="gzip")
+
+    assert found.kind is Kind.BYTES
+    assert "says that it is gzip, but it cannot be unpacked: incorrect header check" in found.note
+
+
+def test_a_packed_body_whose_end_is_missing_says_so() -> None:
+    found = shown(gzip.compress(b"order 4711" * 20)[:-9], packed="gzip")
+
+    assert found.kind is Kind.BYTES
+    assert "its end is missing" in found.note
+
+
+def test_of_a_body_that_unpacks_to_gigabytes_a_mebibyte_is_unpacked_at_most() -> None:
+    found = shown(gzip.compress(bytes(50 * 1024 * 1024)), packed="gzip")
+
+    assert "more than 1,048,576 bytes unpacked" in found.note
+    assert found.is_cut
+    assert len(found.text) < 100_000
+
+
+def test_another_encoding_is_shown_as_it_came() -> None:
+    assert shown(b"\x28\xb5\x2f\xfd", packed="zstd").kind is Kind.BYTES
+
+
+def test_the_beginning_of_a_long_xml_is_set_in_lines_and_loses_nothing() -> None:
+    body = b"<orders>" + b"<order><id>4711</id></order>" * 5000 + b"</orders>"
+
+    found = shown(body)
+
+    assert found.kind is Kind.XML
+    assert found.is_cut
+    assert found.text.startswith("<orders>\n  <order>\n    <id>4711</id>\n  </order>\n")
+    assert "".join(found.text.split()) == "".join(body[:SHOWN].decode().split())
+
+
+def test_the_beginning_of_a_long_json_is_set_in_lines_and_loses_nothing() -> None:
+    body = json.dumps({"orders": [{"id": 4711, "name": "a b"}] * 5000}).encode()
+
+    found = shown(body)
+
+    assert found.kind is Kind.JSON
+    assert found.is_cut
+    assert "".join(found.text.split()) == "".join(body[:SHOWN].decode().split())
