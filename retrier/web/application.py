@@ -1,7 +1,6 @@
 """Builds the page out of its routes, one module per noun; and the pages of errors."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -58,18 +57,6 @@ def warm_up(parts: PageParts) -> None:
     list_messages(parts.db, unresolved, Order(), _ONE, parts.codec)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorView:
-    """`again` are the seconds after which it is tried again; `last` tells the last known state."""
-
-    status: int
-    title: str
-    text: str
-    advice: str
-    again: int | None = None
-    last: str | None = None
-
-
 _TITLES: Mapping[int, str] = MappingProxyType(
     {
         400: "This cannot be asked",
@@ -108,15 +95,17 @@ def add_handlers(page: FastAPI) -> None:
 def _show_problem(request: Request, found: Problem) -> Response:
     parts: PageParts = request.app.state.parts
     status, away = found.status, found.status == HTTPStatus.SERVICE_UNAVAILABLE
-    view = ErrorView(
+    answer = show(
+        request,
+        "error.html",
         status=status,
+        code=status,
         title=_TITLES.get(status, HTTPStatus(status).phrase),
         text=sentence(found.detail),
         advice=found.advice or _ADVICE.get(status, _ADVICE[400]),
         again=RETRY_AFTER if away and request.method == "GET" else None,
         last=_last_state(parts.counts) if away else None,
     )
-    answer = show(request, "error.html", view, status=status)
     if away:
         answer.headers["Retry-After"] = str(RETRY_AFTER)
     answer.headers.update(found.headers)

@@ -354,7 +354,7 @@ def preview_unarchive(request: Request, parts: Parts, query: ArchivedFilter) -> 
     now = time_before(parts.db, timedelta(0))
     planned = plan_act(parts.db, Act.UNARCHIVE, query.select(), now)
     view = unarchiving(query, planned.preview, {"plan": planned.plan.token})
-    return show(request, "confirm.html", view, current=PATH)
+    return show(request, "confirm.html", current=PATH, form=view)
 
 
 @archived_router.post("/unarchive")

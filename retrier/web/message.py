@@ -554,7 +554,7 @@ def revive(unique_id: str, parts: Parts, form: SentForm) -> Response:
 def ask_again(request: Request, unique_id: str, parts: Parts) -> Response:
     """Ask before a message is retried whose retry has no outcome yet."""
     question = _question(parts, unique_id, "again", "Retry it again", WITHOUT_OUTCOME)
-    return show(request, "question.html", question, current="/messages")
+    return show(request, "question.html", current="/messages", question=question)
 
 
 @router.post("/again")
@@ -570,7 +570,7 @@ def ask_resolve(request: Request, unique_id: str, parts: Parts) -> Response:
     """Ask before a message is resolved by hand."""
     text = "It counts as dealt with, and is never retried. It cannot be undone."
     question = _question(parts, unique_id, "resolve", "Resolve it", text)
-    return show(request, "question.html", question, current="/messages")
+    return show(request, "question.html", current="/messages", question=question)
 
 
 @router.get("/dead")
@@ -579,7 +579,7 @@ def ask_dead(request: Request, unique_id: str, parts: Parts) -> Response:
     text = "It is given up: neither automatic nor bulk retries take it. A person can revive it."
     question = _question(parts, unique_id, "dead", "Declare it dead", text, why="needed")
     question = replace(question, reasons=sorted(BUILT_IN))
-    return show(request, "question.html", question, current="/messages")
+    return show(request, "question.html", current="/messages", question=question)
 
 
 @router.post("/dead")

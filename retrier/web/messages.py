@@ -309,7 +309,7 @@ def ask_about_selected(
             question = _ask_again(parts, selected, back)
         case _:
             raise HTTPException(400, f"Nothing is called {chosen.act[:100]} here.")
-    return show(request, "question.html", question, current="/messages")
+    return show(request, "question.html", current="/messages", question=question)
 
 
 @router.post("/retry")

@@ -361,7 +361,7 @@ def ask_before_cancel(request: Request, operation_id: str, parts: Parts) -> Resp
     """Say what a cancel would end, and ask for it."""
     found = _found(parts, operation_id)
     view = cancelling(found, _batch(parts, found))
-    return show(request, "confirm.html", view, current=_PLACE)
+    return show(request, "confirm.html", current=_PLACE, form=view)
 
 
 @router.post("/{operation_id}/cancel")

@@ -396,7 +396,7 @@ def _ask(
         if act is Act.RELEASE
         else (),
     )
-    return show(request, "confirm.html", ask_before(act, those, counted, back), current=PATH)
+    return show(request, "confirm.html", current=PATH, form=ask_before(act, those, counted, back))
 
 
 def _of_form(form: Form, act: Act) -> Those:

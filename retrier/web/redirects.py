@@ -130,7 +130,7 @@ def ask_delete(request: Request, redirect_id: str, parts: Parts) -> Response:
         button="Delete the redirect",
         why="",
     )
-    return show(request, "question.html", question, current=_HERE)
+    return show(request, "question.html", current=_HERE, question=question)
 
 
 @router.post("/{redirect_id}/delete")

@@ -321,7 +321,7 @@ def ask_before_release(
     chosen = () if everything else tuple(dict.fromkeys(ids))
     held = plan_release(parts.db, wanted)
     question = ask_release(found.listed, chosen, held, stream_link(wanted))
-    return show(request, "question.html", question, current=PLACE)
+    return show(request, "question.html", current=PLACE, question=question)
 
 
 @router.post("/release")
