@@ -276,19 +276,11 @@ def ask_about(act: Act, what: str, found: ArchivePreview, base: Question) -> Que
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A queue, or a reason, and how many messages."""
-
-    name: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
     """A form that acts, with what it would do. `act` is on its button, `back` leads away from it.
 
-    `counts` say how many, `notes` what a person must know. `fields` are hidden, and name what it is about. Nothing is
-    asked if `is_empty`.
+    `counts` say how many, `notes` what a person must know. `destinations` are queues with how many
+    messages go there. `fields` are hidden, and name what it is about. Nothing is asked if `is_empty`.
     """
 
     title: str
@@ -298,7 +290,7 @@ class Confirmation:
     back: str
     counts: Sequence[str] = ()
     notes: Sequence[str] = ()
-    destinations: Sequence[Line] = ()
+    destinations: Sequence[tuple[str, int]] = ()
     others: int = 0
     skipped: Mapping[str, int] = field(default_factory=dict)
     fields: Sequence[tuple[str, str]] = ()
