@@ -29,8 +29,6 @@ from retrier.domain.text import clean
 from retrier.gateway import AskedAgain
 from retrier.http import requester
 from retrier.http.requester import LONGEST_KEY, one_line
-from retrier.store.archive_lists import ArchivePreview
-from retrier.web.wording import ACTS, plural
 
 LONGEST_WHY = 1000
 LONGEST_HEADERS = 1000
@@ -229,15 +227,6 @@ def _form(request: Request, content: Annotated[bytes, Depends(read_form)]) -> Fo
 SentForm = Annotated[Form, Depends(_form)]
 
 
-_WHAT = {
-    Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone "
-    "until they are deleted, `retention.archived` after this: 10 days by default.",
-    Act.UNARCHIVE: "They are unresolved again.",
-    Act.RESOLVE: "They count as dealt with, and are never retried. It cannot be undone.",
-}
-LATER = "What fails from now on is left as it is."
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """A form that asks before it acts; `why` is "asked", "needed", or empty.
@@ -257,22 +246,6 @@ class Question:
     fields: Mapping[str, str] = field(default_factory=dict)
     why: str = "asked"
     reasons: Sequence[str] = ()
-
-
-def ask_about(act: Act, what: str, found: ArchivePreview, base: Question) -> Question:
-    """Return the question before an act on many; `base` has its addresses and fields."""
-    count, name = plural(found.total, "message"), ACTS[act]
-    return Question(
-        title=f"{name} {count}?" if found.total else "Nothing would be changed",
-        what=what,
-        post_to=base.post_to,
-        back=base.back,
-        button=f"{name} {count}" if found.total else "",
-        text=_WHAT[act] if found.total else "",
-        left_out=found.skipped_because,
-        notes=base.notes,
-        fields=base.fields,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
