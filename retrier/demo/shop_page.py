@@ -179,7 +179,7 @@ def shop_page(folder: Path) -> Addition:
         counts = read_counts(workspace.counts)
         view = shop_view(groups, workspace.find_broken(), samples, counts)
         template = _templates().get_template("shop.html")
-        return show(request, template, view, current=PATH)
+        return show(request, template, current=PATH, view=view)
 
     @router.post("/repair")
     def repair(form: SentForm) -> Response:

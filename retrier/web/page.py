@@ -288,7 +288,6 @@ class Frame:
 def show(
     request: Request,
     template: str | Template,
-    view: object = None,
     /,
     *,
     current: str = "",
@@ -300,9 +299,7 @@ def show(
     `current` is the path of the page in the bar at the top.
     """
     frame = _make_frame(request, current)
-    text = (
-        environment().get_template(template).render(values, view=view, frame=frame, new_key=new_key)
-    )
+    text = environment().get_template(template).render(values, frame=frame, new_key=new_key)
     return respond(request, text, status)
 
 
