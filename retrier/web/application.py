@@ -31,15 +31,15 @@ from retrier.web import (
     redirects,
     streams,
 )
-from retrier.web.counts import Counts
+from retrier.web.counts import PageCounts
 from retrier.web.forms import read_form
 from retrier.web.page import (
     environment,
+    live_version,
     person_router,
     refuse_repeated,
     show,
     static_router,
-    told_version,
 )
 from retrier.web.parts import PageParts
 from retrier.web.wording import duration, sentence
@@ -112,7 +112,7 @@ def _show_problem(request: Request, found: Problem) -> Response:
     return answer
 
 
-def _last_state(counts: Counts) -> str | None:
+def _last_state(counts: PageCounts) -> str | None:
     if counts.last is None:
         return None
     count = counts.last.unresolved
@@ -175,9 +175,9 @@ def create_page(parts: PageParts) -> FastAPI:
 async def _take_place(request: Request) -> AsyncIterator[None]:
     parts: PageParts = request.app.state.parts
     async with parts.places_for(request.method).taken():
-        # Before anything is read: a page may show what was read before the newest texts were told,
+        # Before anything is read: a page may show what was read before the newest texts were sent,
         # and would never hear of them if it claimed to know these.
-        request.state.live = told_version(parts)
+        request.state.live = live_version(parts)
         yield
     if request.method not in READING:
         parts.counts.note_change()

@@ -24,9 +24,9 @@ from retrier.store.event_log import EventFilter, list_newest_events
 from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
 from retrier.store.pending import time_before
 from retrier.web.filters import check_texts
-from retrier.web.forms import Confirmation, Form, SentForm
+from retrier.web.forms import ConfirmationForm, Form, SentForm
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import Parts
 from retrier.web.wording import DONE, Fact, capital, number, plural, sentence, time_facts
 
@@ -150,12 +150,12 @@ class ArchivedQuery:
         return replace(self.select(), statuses=frozenset({FailedMessageStatus.ARCHIVED}))
 
 
-def unarchiving(
+def unarchive_form(
     query: ArchivedQuery, found: ArchivePreview, until: Mapping[str, str]
-) -> Confirmation:
+) -> ConfirmationForm:
     """Return the question before everything that matches is unarchived; `until` bounds it."""
     what = ", ".join(f"{name} {value}" for name, value in query.conditions.items())
-    return Confirmation(
+    return ConfirmationForm(
         title=f"Unarchive {plural(found.total, 'message')}?" if found.total else "Nothing matches",
         lead=f"Archived messages that match: {what or 'all of them'}.",
         act=f"Unarchive {plural(found.total, 'message')}",
@@ -182,7 +182,7 @@ def get_archive_operations(
     """List the archive operations, newest first."""
     number = page_number(page)
     found = list_archive_operations(parts.db, PageRequest(number=number, size=PAGE))
-    listing = Listing(
+    listing = PagedList(
         rows=[archive_line(each) for each in found.items],
         total=found.total,
         number=number,
@@ -239,7 +239,7 @@ def get_archived(request: Request, parts: Parts, query: ArchivedFilter) -> Respo
     """List what is archived, the last change first."""
     page = PageRequest(number=query.number, size=PAGE)
     found = list_messages(parts.db, query.select_archived(), _LATEST, page, parts.codec)
-    listing = Listing(
+    listing = PagedList(
         rows=found.items,
         total=found.total,
         number=query.number,
@@ -261,7 +261,7 @@ def preview_unarchive(request: Request, parts: Parts, query: ArchivedFilter) -> 
     """Say how many messages would be unarchived."""
     now = time_before(parts.db, timedelta(0))
     planned = plan_act(parts.db, Act.UNARCHIVE, query.select(), now)
-    form = unarchiving(query, planned.preview, {"plan": planned.plan.token})
+    form = unarchive_form(query, planned.preview, {"plan": planned.plan.token})
     return show(request, "confirm.html", current=PATH, form=form)
 
 

@@ -168,7 +168,7 @@ def _ask(request: Request, parts: PageParts, breaker: str, *, opens: bool) -> Re
 
 def _snapshot(parts: PageParts) -> Snapshot:
     """Return what is counted, with the breakers of now: what somebody has set must show at once."""
-    return replace(parts.counts.look(), breakers=show_breakers(parts.db))
+    return replace(parts.counts.snapshot(), breakers=show_breakers(parts.db))
 
 
 def _set(parts: PageParts, form: Form, state: BreakerState, lasts: timedelta | None) -> Response:

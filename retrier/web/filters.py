@@ -139,7 +139,7 @@ def select(
     )
 
 
-def sent(parts: PageParts, form: Form) -> Selected:
+def read_selected(parts: PageParts, form: Form) -> Selected:
     """Return what a form says again that a preview or a question has shown. Raises HTTPException."""
     ids = next(iter(form.values("ids")), "").split()
     everything = bool(form.text("all"))

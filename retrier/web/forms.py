@@ -108,7 +108,7 @@ class Form:
         return clean(local(self.exactly("next"), otherwise), LONGEST_ADDRESS)
 
     def next(self, done: str, otherwise: str = "/") -> str:
-        """Return the page to go to, which tells what was done; never that of another site."""
+        """Return the page to go to, which says what was done; never that of another site."""
         to = self.back(otherwise)
         path, _, query = to.partition("?")
         kept = [each for each in query.split("&") if each and not each.startswith("done=")]
@@ -186,7 +186,7 @@ def local(path: str, otherwise: str) -> str:
 
 
 def name_of(request: Request) -> str:
-    """Return the name of who asks: as a proxy tells it, or as the person wrote it on the page."""
+    """Return the name of who asks: as a proxy says it, or as the person wrote it on the page."""
     return requester.name_of(request, _written_name(request))
 
 
@@ -228,7 +228,7 @@ SentForm = Annotated[Form, Depends(_form)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class QuestionForm:
     """A form that asks before it acts; `why` is "asked", "needed", or empty.
 
     `left_out` counts by reason what would be left as it is. `button` is empty if nothing would be
@@ -249,7 +249,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
+class ConfirmationForm:
     """A form that acts, with what it would do. `act` is on its button, `back` leads away from it.
 
     `counts` say how many, `notes` what a person must know. `destinations` are queues with how many

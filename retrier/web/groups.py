@@ -26,7 +26,7 @@ from retrier.web.filters import group_title
 from retrier.web.forms import SentForm, local
 from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.previews import show_preview
 from retrier.web.wording import number, plural, sentence
@@ -148,7 +148,7 @@ def read_query(
     )
 
 
-def find_rows(rows: Sequence[GroupRow], query: GroupQuery) -> Listing[GroupRow]:
+def find_rows(rows: Sequence[GroupRow], query: GroupQuery) -> PagedList[GroupRow]:
     """Return one page of the groups that hold the text in what is shown of them, in any case."""
     wanted = query.text.lower()
     found = [
@@ -157,7 +157,7 @@ def find_rows(rows: Sequence[GroupRow], query: GroupQuery) -> Listing[GroupRow]:
         if any(wanted in text.lower() for text in (each.title, each.sample or "", *each.queues))
     ]
     found.sort(key=_KEYS[query.sort], reverse=query.descending)
-    return Listing(
+    return PagedList(
         rows=found[(query.page - 1) * PAGE : query.page * PAGE],
         total=len(found),
         number=query.page,
@@ -231,7 +231,7 @@ ListQuery = Annotated[GroupQuery, Depends(read_query)]
 @router.get("")
 def get_groups(request: Request, parts: Parts, query: ListQuery) -> Response:
     """List the groups of a classifier."""
-    found, classifier = parts.counts.look(), SLUGS[query.by]
+    found, classifier = parts.counts.snapshot(), SLUGS[query.by]
     return show(
         request,
         "groups.html",

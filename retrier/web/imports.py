@@ -29,7 +29,7 @@ from retrier.store.message_lists import PageRequest
 from retrier.web.bodies import show_body
 from retrier.web.forms import Form, SentForm, local
 from retrier.web.page import HEADERS, IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import noun, number, plural
 
@@ -262,7 +262,7 @@ def get_imports(request: Request, parts: Parts, error_queue: str = "", page: str
     """List failed imports, the newest first."""
     wanted = PageRequest(number=page_number(page), size=PAGE)
     found = list_imports(parts.db, ImportSelection(error_queue=error_queue or None), wanted)
-    listing = Listing(
+    listing = PagedList(
         rows=found.items,
         total=found.total,
         number=wanted.number,

@@ -47,10 +47,10 @@ from retrier.web.bodies import (
     show_body,
     show_bytes,
 )
-from retrier.web.forms import Form, Question, SentForm, local
+from retrier.web.forms import Form, QuestionForm, SentForm, local
 from retrier.web.messages import WITHOUT_OUTCOME
 from retrier.web.page import HEADERS, see_other, show
-from retrier.web.pages import Listing, page_number
+from retrier.web.pages import PagedList, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.previews import show_preview
 from retrier.web.streams import link_of_place
@@ -62,7 +62,7 @@ Sentence = Sequence[str | datetime]
 def state_of(found: MessageDetails, *, waits: bool) -> Sentence:
     """Return why the message is as it is, and what happens next.
 
-    Why one `waits`, for a breaker, in its stream or else, is shown beside.
+    Why one `waits`, for a breaker, in its stream or for another reason, is shown beside.
     """
     message, claim = found.message, found.claim
     match message.status:
@@ -330,7 +330,7 @@ def _compare(found: MessageDetails, place: int) -> Comparison | None:
 
 
 def _attempts(
-    found: MessageDetails, history: Listing[ShownHistoryLine], compared: int
+    found: MessageDetails, history: PagedList[ShownHistoryLine], compared: int
 ) -> Iterator[AttemptRow]:
     first = _first_number(found)
     for place, each in reversed(list(enumerate(found.attempts))):
@@ -386,7 +386,7 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
     # Retention may delete it between two reads; then its history is empty.
     history = find_history(parts.db, unique_id, page, parts.codec, descending=True) or _NO_HISTORY
     path = f"/messages/{found.message.unique_message_id}"
-    listing = Listing(
+    listing = PagedList(
         rows=[_history_line(each) for each in history.items],
         total=history.total,
         number=query.number,
@@ -577,9 +577,9 @@ def _check_destination(parts: PageParts, destination: str) -> None:
 
 def _question(
     parts: PageParts, unique_id: str, act: str, name: str, text: str, why: str = "asked"
-) -> Question:
+) -> QuestionForm:
     _known(parts, unique_id)
-    return Question(
+    return QuestionForm(
         title=f"{name}?",
         what=f"Message {unique_id}",
         post_to=f"/messages/{unique_id}/{act}",

@@ -25,14 +25,14 @@ from retrier.web.filters import (
     group_title,
     only_status,
     read_address,
+    read_selected,
     select,
     select_all,
-    sent,
     understand,
 )
-from retrier.web.forms import Question, SentForm, local
+from retrier.web.forms import QuestionForm, SentForm, local
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.previews import show_preview
 from retrier.web.wording import ACTS, DISPOSITIONS, STATUSES, plural
@@ -106,7 +106,7 @@ def acts_on(shown: Selection) -> Mapping[str, str]:
 
 
 def tokens(
-    query: FilterQuery, shown: Selection, listing: Listing[ListedMessage], title: str | None
+    query: FilterQuery, shown: Selection, listing: PagedList[ListedMessage], title: str | None
 ) -> Iterator[Token]:
     """Return the conditions without the status; `title` is that of the group."""
     named = {"group": title or query.group, "disposition": DISPOSITION_NAMES.get(query.disposition)}
@@ -142,7 +142,7 @@ def get_messages(
     since = last_number(parts.db)
     wanted = PageRequest(number=page_number(page), size=PAGE)
     found = list_messages(parts.db, selection, order, wanted, parts.codec)
-    listing = Listing(
+    listing = PagedList(
         rows=found.items,
         total=found.total,
         number=wanted.number,
@@ -217,7 +217,7 @@ def ask_about_selected(
 @router.post("/retry")
 def retry(parts: Parts, form: SentForm) -> Response:
     """Ask for a retry of what the preview counted."""
-    selected = sent(parts, form)
+    selected = read_selected(parts, form)
     terms = RetryTerms(rate=form.rate, drop_headers=form.drop_headers)
     request = form.retry(selected.selection, f"retry of {selected.words}", terms)
     made = parts.gateway.retry(form.planned(request))
@@ -227,7 +227,7 @@ def retry(parts: Parts, form: SentForm) -> Response:
 @router.post("/again")
 def retry_again(parts: Parts, form: SentForm) -> Response:
     """Stop waiting for the outcome of retries, and send the messages back once more."""
-    selected = sent(parts, form)
+    selected = read_selected(parts, form)
     chosen = selected.selection
     named = chosen if chosen.ids is not None else Selection(ids=())
     request = form.retry(named, f"retry of {selected.words} again", RetryTerms())
@@ -242,18 +242,18 @@ def act_on_selected(act: Act, parts: Parts, form: SentForm) -> Response:
     """Archive, unarchive or resolve what the preview counted."""
     if act is Act.RELEASE:
         raise HTTPException(404, "No page has this address.")
-    selected = sent(parts, form)
+    selected = read_selected(parts, form)
     counted = form.counted(act, selected.selection)
     request = form.archive(act, counted, f"{act} of {selected.words}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", "/messages"))
 
 
-def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> Question:
+def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> QuestionForm:
     planned = plan_act(parts.db, act, selected.selection, time_before(parts.db, timedelta(0)))
     count = planned.preview.total
     name = f"{ACTS[act]} {plural(count, 'message')}" if count else ""
-    return Question(
+    return QuestionForm(
         title=f"{name}?" if name else "Nothing would be changed",
         what=selected.words,
         post_to=f"/messages/{act}",
@@ -266,12 +266,12 @@ def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> Ques
     )
 
 
-def _ask_again(parts: PageParts, selected: Selected, back: str) -> Question:
+def _ask_again(parts: PageParts, selected: Selected, back: str) -> QuestionForm:
     chosen, at = selected.selection, time_before(parts.db, timedelta(0))
     planned = plan_act(parts.db, Act.RELEASE, chosen, at)
     count = len(chosen.ids) if chosen.ids is not None else planned.preview.total
     words = plural(count, "message")
-    return Question(
+    return QuestionForm(
         title=f"Retry {words} again?",
         what=selected.words,
         post_to="/messages/again",

@@ -36,10 +36,10 @@ from retrier.store.operation_lists import (
     list_operations,
 )
 from retrier.web.counts import Snapshot
-from retrier.web.forms import Confirmation, Form, SentForm
+from retrier.web.forms import ConfirmationForm, Form, SentForm
 from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.page import see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import Fact, capital, duration, number, plural, sentence, time_facts
 
@@ -150,13 +150,13 @@ def _canary(details: OperationDetails) -> str | None:
 _PAUSE = "Pause it instead: it stays paused until somebody resumes it."
 
 
-def cancelling(found: OperationDetails, batch: BatchDetails | None) -> Confirmation:
+def cancel_form(found: OperationDetails, batch: BatchDetails | None) -> ConfirmationForm:
     """Return the question; nothing is asked where a cancel would be refused."""
     shown = found.operation
     address = f"/operations/{shown.operation_id}"
     why_not = "it is cancelled already" if shown.cancel_asked else refuse_now(shown, Cancel())
     if why_not is not None:
-        return Confirmation(
+        return ConfirmationForm(
             title="It cannot be cancelled",
             lead=sentence(why_not),
             act="",
@@ -165,7 +165,7 @@ def cancelling(found: OperationDetails, batch: BatchDetails | None) -> Confirmat
             notes=[_PAUSE] if shown.is_standing else [],
             is_empty=True,
         )
-    return Confirmation(
+    return ConfirmationForm(
         title="Cancel this operation?",
         lead=capital(shown.originator),
         act=f"Cancel it, and leave {plural(shown.remaining, 'message')} unsent",
@@ -202,7 +202,7 @@ PageText = Annotated[str, Query(alias="page")]
 def get_operations(request: Request, parts: Parts, page: PageText = "") -> Response:
     """List the operations, newest first; the standing one and those that are open come before."""
     wanted = PageRequest(number=page_number(page), size=PAGE)
-    known, listed = parts.counts.look(), list_operations(parts.db, wanted)
+    known, listed = parts.counts.snapshot(), list_operations(parts.db, wanted)
     alive = {each.operation_id: each for each in known.work.queue.operations}
     others = [each for each in listed.page.items if not each.is_standing]
     standing = [each for each in (*listed.page.items, *alive.values()) if each.is_standing]
@@ -221,7 +221,7 @@ def get_operations(request: Request, parts: Parts, page: PageText = "") -> Respo
         current=PATH,
         standing=line(standing[0]) if standing and is_first else None,
         open_now=[line(alive[key]) for key in hidden if is_first and not alive[key].is_standing],
-        listing=Listing(
+        listing=PagedList(
             rows=[line(each) for each in others],
             total=max(0, listed.page.total - bool(standing)),
             number=wanted.number,
@@ -239,7 +239,7 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
         return _find_elsewhere(parts, operation_id)
     shown, key = found.operation, found.operation.operation_id
     events = list_newest_events(parts.db, _EVENTS, EventFilter(operation_id=key))
-    batch, known = _batch(parts, found), parts.counts.look()
+    batch, known = _batch(parts, found), parts.counts.snapshot()
     outcomes = known.outcomes.get(key)
     line = operation_line(shown, found.at, outcomes, found.schedule, found.obstacles)
     waits = line.waits or (found.batch_reason and sentence(found.batch_reason))
@@ -283,7 +283,7 @@ def count_outcomes_of(request: Request, operation_id: str, parts: Parts) -> Resp
 def ask_before_cancel(request: Request, operation_id: str, parts: Parts) -> Response:
     """Say what a cancel would end, and ask for it."""
     found = _found(parts, operation_id)
-    form = cancelling(found, _batch(parts, found))
+    form = cancel_form(found, _batch(parts, found))
     return show(request, "confirm.html", current=PATH, form=form)
 
 

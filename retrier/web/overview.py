@@ -236,7 +236,7 @@ router = APIRouter()
 @router.get("/")
 def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
     """Show what is the matter."""
-    found, by = parts.counts.look(), CLASSIFIERS[0]
+    found, by = parts.counts.snapshot(), CLASSIFIERS[0]
     groups, queue = list_rows(parts.db, found, by), found.work.queue
     return show(
         request,

@@ -25,7 +25,7 @@ from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
 from retrier.web import wording
 from retrier.web.forms import NAME_COOKIE, SentForm, local, name_of, new_key
-from retrier.web.parts import NAVIGATION, PageParts, Place
+from retrier.web.parts import NAVIGATION, NavigationLink, PageParts
 from retrier.web.wording import number, plural
 
 
@@ -274,7 +274,7 @@ class Frame:
 
     path: str
     current: str
-    navigation: tuple[Place, ...]
+    navigation: tuple[NavigationLink, ...]
     instance: str
     version: str
     live: str
@@ -310,10 +310,10 @@ def _make_frame(request: Request, current: str) -> Frame:
     return Frame(
         path=_own_address(request),
         current=current,
-        navigation=(*NAVIGATION, *(each.place for each in parts.additions)),
+        navigation=(*NAVIGATION, *(each.link for each in parts.additions)),
         instance=parts.instance,
         version=parts.version,
-        live=getattr(request.state, "live", told_version(parts)),
+        live=getattr(request.state, "live", live_version(parts)),
         now=parts.counts.now(),
         user=name_of(request),
         key=new_key(),
@@ -322,8 +322,8 @@ def _make_frame(request: Request, current: str) -> Frame:
     )
 
 
-def told_version(parts: PageParts) -> str:
-    """Return the version of the texts that open pages were told last; empty before the first."""
+def live_version(parts: PageParts) -> str:
+    """Return the version of the texts that open pages were sent last; empty before the first."""
     last = parts.counts.last
     return "" if last is None else last.version
 

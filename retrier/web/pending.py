@@ -22,9 +22,9 @@ from retrier.store.pending import (
 )
 from retrier.store.recovery import list_recovering
 from retrier.web.filters import check_texts
-from retrier.web.forms import Confirmation, Form, SentForm
+from retrier.web.forms import ConfirmationForm, Form, SentForm
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import noun, plural
 
@@ -136,13 +136,13 @@ class PendingSelection:
         return [(name, value) for name, value in given.items() if value]
 
 
-def ask_before(
+def act_form(
     act: Act,
     pending: PendingSelection,
     planned: PlannedAct,
     destinations: Sequence[tuple[str, int]],
     back: str,
-) -> Confirmation:
+) -> ConfirmationForm:
     """Return the question before an act: RELEASE is to retry again, to these `destinations`."""
     plan = [] if pending.ids is not None else [("plan", planned.plan.token)]
     total, again = planned.preview.total, act is Act.RELEASE
@@ -150,7 +150,7 @@ def ask_before(
     others = total - sum(count for _, count in destinations)
     # Without the advice for the command line that may stand behind a reason.
     left_out = planned.preview.skipped_because.items()
-    return Confirmation(
+    return ConfirmationForm(
         title=_title(act, total),
         lead=f"This is about {pending.words}.",
         act=f"Send {what} again" if again else f"{what} {noun(total, 'was', 'were')} handled",
@@ -187,7 +187,7 @@ def get_pending(request: Request, parts: Parts, query: ListQuery) -> Response:
     """List the pending retries, the longest wait first."""
     page = PageRequest(number=query.number, size=PAGE)
     found = list_pending(parts.db, query.waiting, page, parts.codec)
-    listing = Listing(
+    listing = PagedList(
         rows=found.items,
         total=found.total,
         number=query.number,
@@ -287,7 +287,7 @@ def _ask(
     destinations: Sequence[tuple[str, int]] = ()
     if act is Act.RELEASE:
         destinations = count_next_destinations(parts.db, planned.selection, MOST_DESTINATIONS)
-    form = ask_before(act, pending, planned, destinations, back)
+    form = act_form(act, pending, planned, destinations, back)
     return show(request, "confirm.html", current=PATH, form=form)
 
 

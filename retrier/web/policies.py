@@ -1,4 +1,4 @@
-"""Policies: the set in force, who judges by which, and what others would have decided."""
+"""Policies: the set in force, which process has which, and what others would have decided."""
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
@@ -126,7 +126,7 @@ def _show(
     wrong: Sequence[str] = (),
     simulated: tuple[str, SimulatedBefore] | None = None,
 ) -> Response:
-    """Show the set in force and who judges by which, with the form and what came of it.
+    """Show the set in force and the processes that have one, with the form and what came of it.
 
     `text` is what stands in the form, `wrong` its problems; `simulated` has the hash of its set.
     """

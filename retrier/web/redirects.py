@@ -10,7 +10,7 @@ from retrier.domain.selection import Selection
 from retrier.gateway import AskedAgain
 from retrier.store.redirects import Redirect, list_redirects
 from retrier.web.counts import Snapshot
-from retrier.web.forms import Form, Question, SentForm
+from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import see_other, show
 from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import plural, sentence
@@ -33,7 +33,7 @@ def get_redirects(request: Request, parts: Parts) -> Response:
     """List the redirects, with the form for a new one."""
     redirects = list_redirects(parts.db)
     sight = parts.look_at([each.to_queue for each in redirects])
-    counts = counts_of(parts.counts.look())
+    counts = counts_of(parts.counts.snapshot())
     return show(
         request,
         "redirects.html",
@@ -66,7 +66,7 @@ def get_redirect(request: Request, redirect_id: str, parts: Parts) -> Response:
         "redirect.html",
         current=_HERE,
         redirect=found,
-        unresolved=counts_of(parts.counts.look()).get(found.from_queue, 0),
+        unresolved=counts_of(parts.counts.snapshot()).get(found.from_queue, 0),
         is_missing=found.to_queue in parts.look_at([found.to_queue]).missing,
     )
 
@@ -85,8 +85,8 @@ def change_redirect(redirect_id: str, parts: Parts, form: SentForm) -> Response:
 def ask_delete(request: Request, redirect_id: str, parts: Parts) -> Response:
     """Show what a deletion means, and the form that does it."""
     found = _find(parts, redirect_id)
-    count = counts_of(parts.counts.look()).get(found.from_queue, 0)
-    question = Question(
+    count = counts_of(parts.counts.snapshot()).get(found.from_queue, 0)
+    question = QuestionForm(
         title="Delete this redirect?",
         what=f"Retries for {found.from_queue} go there again, and no more to {found.to_queue}.",
         text=f"{plural(count, 'unresolved message')} failed on {found.from_queue}.",

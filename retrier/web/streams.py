@@ -24,9 +24,9 @@ from retrier.store.streams import (
     plan_release,
 )
 from retrier.web.filters import ANY_STATUS
-from retrier.web.forms import Form, Question, SentForm
+from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import Parts
 from retrier.web.wording import DISPOSITIONS, STATUSES, number, plural
 
@@ -124,13 +124,15 @@ _NOT_YET = (
 )
 
 
-def ask_release(listed: ListedStream, ids: Sequence[str], held: HeldNow, back: str) -> Question:
+def release_question(
+    listed: ListedStream, ids: Sequence[str], held: HeldNow, back: str
+) -> QuestionForm:
     """Return the question before all that is held is released, or messages with these ids."""
     stream = listed.stream
     count = plural(len(ids) if ids else held.total, "message")
     name = f"Release {count}" if ids or held.total else ""
     plan = {} if ids else {"plan": held.plan.token}
-    return Question(
+    return QuestionForm(
         title=f"{name}?" if name else "Nothing is held",
         what=f"Stream {stream.stream_id} of the queue {stream.queue}",
         text="They may be retried before the earlier messages of their stream. It cannot be undone."
@@ -162,9 +164,9 @@ def get_streams(
     request: Request, parts: Parts, queue: str = "", held: str = "", page: PageText = ""
 ) -> Response:
     """List the streams with open messages, those with most held messages first."""
-    wanted, in_all = PageRequest(number=page_number(page), size=PAGE), parts.counts.look().held
+    wanted, in_all = PageRequest(number=page_number(page), size=PAGE), parts.counts.snapshot().held
     found = list_streams(parts.db, wanted, queue or None, only_held=bool(held))
-    listing = Listing(
+    listing = PagedList(
         rows=[stream_row(each) for each in found.items],
         total=found.total,
         number=wanted.number,
@@ -188,12 +190,12 @@ def get_stream(
     request: Request, parts: Parts, queue: str = "", stream: str = "", page: PageText = ""
 ) -> Response:
     """Show the open messages of a stream in their order, and what holds each."""
-    up_to = parts.counts.look().up_to
+    up_to = parts.counts.snapshot().up_to
     wanted = PageRequest(number=page_number(page), size=PAGE)
     found = find_stream(parts.db, Stream(queue, stream), wanted)
     if found is None:
         raise _unknown(queue, stream)
-    listing = Listing(
+    listing = PagedList(
         rows=found.messages.items,
         total=found.messages.total,
         number=wanted.number,
@@ -231,7 +233,7 @@ def ask_before_release(
         raise _unknown(queue, stream)
     chosen = () if everything else tuple(dict.fromkeys(ids))
     held = plan_release(parts.db, wanted)
-    question = ask_release(found.listed, chosen, held, stream_link(wanted))
+    question = release_question(found.listed, chosen, held, stream_link(wanted))
     return show(request, "question.html", current=PATH, question=question)
 
 
