@@ -40,7 +40,7 @@ from retrier.store.upkeep import (
     sweep_staging_ids,
 )
 from retrier.store.wait_reasons import count_waits_anew, is_any_wait_of_later
-from retrier.web.counts import Counts
+from retrier.web.counts import PageCounts
 
 _PACE = 0.2
 """Seconds from one transaction to the next at least: ingestion has the database in between."""
@@ -115,7 +115,7 @@ _SWEEP = 3600
 _LONG = "long"
 """The threads of jobs that may take minutes: they must not keep the lease from being renewed."""
 _COUNTS = 1
-"""It decides itself by its cost whether it counts: see `Counts`."""
+"""It decides itself by its cost whether it counts: see `PageCounts`."""
 _COUNTING = "counting"
 _STAGING_IDS_KEPT = timedelta(days=90)
 """A copy that reaches an error queue within this time is recognised as ours (decision 0020)."""
@@ -156,7 +156,7 @@ class Ticks:
         parts: Parts,
         board: ReadinessBoard,
         listening: Listening,
-        counts: Counts | None = None,
+        counts: PageCounts | None = None,
     ) -> None:
         self._parts = parts
         self._listening = listening

@@ -25,7 +25,7 @@ from retrier.http.parts import AT_WORK
 from retrier.settings import Role, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
 from retrier.web.application import create_page, warm_up
-from retrier.web.counts import Counts
+from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
 from retrier.web.parts import Addition, PageParts, QueueState
@@ -40,7 +40,7 @@ _OF_API = ("/api", "/metrics", "/health", "/docs", "/openapi.json")
 class PageState:
     """What a job keeps for the page, what tells open pages of it, and pages of somebody else."""
 
-    counts: Counts
+    counts: PageCounts
     live: LivePage
     queues: Callable[[], Sequence[QueueState]]
     additions: Sequence[Addition] = ()
@@ -53,7 +53,7 @@ def make_page_state(
 ) -> PageState:
     """Return the counts of the page, with a database connection of their own."""
     live = LivePage()
-    counts = Counts(
+    counts = PageCounts(
         parts.db.apart(1, _COUNT_LIMIT),
         parts.clock,
         lambda found, trouble: live.publish(live_values(found, trouble)),

@@ -19,7 +19,7 @@ from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
 from retrier.web.forms import SentForm
 from retrier.web.groups import GroupRow, list_rows
 from retrier.web.page import environment, see_other, show
-from retrier.web.parts import Addition, PageParts, Parts, Place
+from retrier.web.parts import Addition, NavigationLink, PageParts, Parts
 from retrier.web.wording import in_words, noun
 
 
@@ -173,13 +173,13 @@ def shop_page(folder: Path) -> Addition:
     @router.get("")
     def get_shop(request: Request, parts: Parts) -> Response:
         """Show the shop."""
-        groups = list_rows(parts.db, parts.counts.look(), CLASSIFIERS[0])
+        groups = list_rows(parts.db, parts.counts.snapshot(), CLASSIFIERS[0])
         chosen = groups_of_parts(groups).values()
         samples = _find_samples(parts, (each.group_id for each in chosen))
         counts = read_counts(workspace.counts)
         view = shop_view(groups, workspace.find_broken(), samples, counts)
         template = _templates().get_template("shop.html")
-        return show(request, template, view, current=PATH)
+        return show(request, template, current=PATH, view=view)
 
     @router.post("/repair")
     def repair(form: SentForm) -> Response:
@@ -190,7 +190,7 @@ def shop_page(folder: Path) -> Addition:
         workspace.repair(Defect(cause))
         return see_other(f"{PATH}#{cause}")
 
-    return Addition(place=Place(path=PATH, name="The shop"), router=router)
+    return Addition(link=NavigationLink(path=PATH, name="The shop"), router=router)
 
 
 @cache

@@ -1,7 +1,6 @@
 """Builds the page out of its routes, one module per noun; and the pages of errors."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from types import MappingProxyType
 
@@ -32,15 +31,15 @@ from retrier.web import (
     redirects,
     streams,
 )
-from retrier.web.counts import Counts
+from retrier.web.counts import PageCounts
 from retrier.web.forms import read_form
 from retrier.web.page import (
     environment,
+    live_version,
     person_router,
     refuse_repeated,
     show,
     static_router,
-    told_version,
 )
 from retrier.web.parts import PageParts
 from retrier.web.wording import duration, sentence
@@ -56,18 +55,6 @@ def warm_up(parts: PageParts) -> None:
         environment().get_template(name)
     unresolved = Selection(statuses=frozenset({FailedMessageStatus.UNRESOLVED}))
     list_messages(parts.db, unresolved, Order(), _ONE, parts.codec)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorView:
-    """`again` are the seconds after which it is tried again; `last` tells the last known state."""
-
-    status: int
-    title: str
-    text: str
-    advice: str
-    again: int | None = None
-    last: str | None = None
 
 
 _TITLES: Mapping[int, str] = MappingProxyType(
@@ -108,22 +95,24 @@ def add_handlers(page: FastAPI) -> None:
 def _show_problem(request: Request, found: Problem) -> Response:
     parts: PageParts = request.app.state.parts
     status, away = found.status, found.status == HTTPStatus.SERVICE_UNAVAILABLE
-    view = ErrorView(
+    answer = show(
+        request,
+        "error.html",
         status=status,
+        code=status,
         title=_TITLES.get(status, HTTPStatus(status).phrase),
         text=sentence(found.detail),
         advice=found.advice or _ADVICE.get(status, _ADVICE[400]),
         again=RETRY_AFTER if away and request.method == "GET" else None,
         last=_last_state(parts.counts) if away else None,
     )
-    answer = show(request, "error.html", view, status=status)
     if away:
         answer.headers["Retry-After"] = str(RETRY_AFTER)
     answer.headers.update(found.headers)
     return answer
 
 
-def _last_state(counts: Counts) -> str | None:
+def _last_state(counts: PageCounts) -> str | None:
     if counts.last is None:
         return None
     count = counts.last.unresolved
@@ -186,9 +175,9 @@ def create_page(parts: PageParts) -> FastAPI:
 async def _take_place(request: Request) -> AsyncIterator[None]:
     parts: PageParts = request.app.state.parts
     async with parts.places_for(request.method).taken():
-        # Before anything is read: a page may show what was read before the newest texts were told,
+        # Before anything is read: a page may show what was read before the newest texts were sent,
         # and would never hear of them if it claimed to know these.
-        request.state.live = told_version(parts)
+        request.state.live = live_version(parts)
         yield
     if request.method not in READING:
         parts.counts.note_change()

@@ -1,6 +1,6 @@
 """Archive operations and archived messages: listed, shown, undone, taken back."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated
@@ -13,7 +13,6 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection, chosen_parts, describe
 from retrier.gateway import UndoRefusal
 from retrier.store.archive_lists import (
-    ArchivedBy,
     ArchivePreview,
     find_archive_operation,
     find_archivers,
@@ -22,22 +21,24 @@ from retrier.store.archive_lists import (
     plan_act,
 )
 from retrier.store.event_log import EventFilter, list_newest_events
-from retrier.store.message_lists import ListedMessage, Order, Page, PageRequest, Sort, list_messages
+from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
 from retrier.store.pending import time_before
-from retrier.web.event_lines import EventLine, event_lines, title_of
 from retrier.web.filters import check_texts
-from retrier.web.forms import Confirmation, Form, SentForm
+from retrier.web.forms import ConfirmationForm, Form, SentForm
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import Parts
-from retrier.web.wording import DONE, Fact, number, plural, sentence, time_facts
+from retrier.web.wording import DONE, Fact, capital, number, plural, sentence, time_facts
 
 SHOWN_REFUSED = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveLine:
-    """One archive operation; `undo` is where a form takes it back, if it archived something."""
+    """One archive operation; `undo` is where a form takes it back, if it archived something.
+
+    `text` says how far it is; it replaces itself on open pages while the operation goes on.
+    """
 
     operation_id: str
     title: str
@@ -50,28 +51,7 @@ class ArchiveLine:
     total: int
     is_over: bool
     undo: str | None
-    undo_of: str | None
     created_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveList:
-    """One page of all archive operations."""
-
-    listing: Listing[ArchiveLine]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivePage:
-    """One archive operation, why it left some messages as they were, and what was logged of it."""
-
-    line: ArchiveLine
-    asked: Sequence[Fact]
-    progress: Sequence[Fact]
-    skipped_because: Mapping[str, int]
-    refused: Sequence[tuple[str, str]]
-    events: Sequence[EventLine]
-    archived_link: str | None
 
 
 def archive_line(shown: ArchiveOperation) -> ArchiveLine:
@@ -80,39 +60,21 @@ def archive_line(shown: ArchiveOperation) -> ArchiveLine:
     archived = shown.act is Act.ARCHIVE and shown.done > 0
     return ArchiveLine(
         operation_id=shown.operation_id,
-        title=shown.originator[:1].upper() + shown.originator[1:],
+        title=capital(shown.originator),
         requested_by=shown.requested_by,
         why=shown.why,
         state=shown.state.value,
         tone="good" if over and shown.done else "",
-        text=tell_archive(shown),
+        text=_how_far(shown),
         settled=shown.done + shown.skipped,
         total=shown.total,
         is_over=over,
         undo=f"/archive_operations/{shown.operation_id}/undo" if archived else None,
-        undo_of=shown.undo_of,
         created_at=shown.created_at,
     )
 
 
-def archive_page(
-    shown: ArchiveOperation, refused: Mapping[str, str], events: Sequence[EventLine]
-) -> ArchivePage:
-    """Return the page of an archive operation."""
-    line = archive_line(shown)
-    return ArchivePage(
-        line=line,
-        asked=list(_asked(shown)),
-        progress=list(_progress(shown)),
-        skipped_because=shown.skipped_because,
-        refused=list(refused.items())[:SHOWN_REFUSED],
-        events=events,
-        archived_link=f"/archived?by={shown.operation_id}" if line.undo else None,
-    )
-
-
-def tell_archive(shown: ArchiveOperation) -> str:
-    """Say in a few words how far it is; the same text replaces itself while it goes on."""
+def _how_far(shown: ArchiveOperation) -> str:
     words = [f"{number(shown.done)} of {plural(shown.total, 'message')} {DONE[shown.act]}"]
     if shown.skipped:
         words.append(f"{number(shown.skipped)} left as they were")
@@ -188,96 +150,23 @@ class ArchivedQuery:
         return replace(self.select(), statuses=frozenset({FailedMessageStatus.ARCHIVED}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Token:
-    """A condition of the list, and the address of the list without it."""
-
-    name: str
-    value: str
-    without: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedRow:
-    """One message; `by` is None if nobody knows any more who archived it."""
-
-    unique_id: str
-    title: str
-    sample: str | None
-    queue: str
-    message_type: str | None
-    by: ArchivedBy | None
-    changed_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedList:
-    """All that the list shows. `all_of_them` leads to the preview of everything that matches."""
-
-    listing: Listing[ArchivedRow]
-    query: ArchivedQuery
-    tokens: Sequence[Token]
-    all_of_them: str
-
-
-def archived_list(
-    found: Page[ListedMessage], archivers: Mapping[str, ArchivedBy], query: ArchivedQuery
-) -> ArchivedList:
-    """Return one page of archived messages."""
-    values = dict(query.conditions)
-    listing = Listing(
-        rows=[_row(each, archivers.get(each.unique_message_id)) for each in found.items],
-        total=found.total,
-        number=query.number,
-        path=PATH,
-        values=values,
-    )
-    preview = replace(listing, path=f"{PATH}/unarchive").to()
-    return ArchivedList(
-        listing=listing, query=query, tokens=list(_tokens(listing)), all_of_them=preview
-    )
-
-
-def unarchiving(
+def unarchive_form(
     query: ArchivedQuery, found: ArchivePreview, until: Mapping[str, str]
-) -> Confirmation:
+) -> ConfirmationForm:
     """Return the question before everything that matches is unarchived; `until` bounds it."""
     what = ", ".join(f"{name} {value}" for name, value in query.conditions.items())
-    listing: Listing[ArchivedRow] = Listing(
-        rows=(), total=0, number=1, path=PATH, values=query.conditions
-    )
-    return Confirmation(
+    return ConfirmationForm(
         title=f"Unarchive {plural(found.total, 'message')}?" if found.total else "Nothing matches",
         lead=f"Archived messages that match: {what or 'all of them'}.",
         act=f"Unarchive {plural(found.total, 'message')}",
         post_to=f"{PATH}/unarchive",
-        back=listing.to(),
+        back=f"{PATH}?{urlencode(query.conditions)}" if query.conditions else PATH,
         notes=["They are unresolved again. Nothing is sent: a retry is asked for separately."],
         skipped=found.skipped_because,
         fields=[*query.conditions.items(), *until.items(), ("all", "yes")],
         asks_why=True,
         is_empty=found.total == 0,
     )
-
-
-def _row(each: ListedMessage, by: ArchivedBy | None) -> ArchivedRow:
-    return ArchivedRow(
-        unique_id=each.unique_message_id,
-        title=title_of(each),
-        sample=each.exception_message,
-        queue=each.queue,
-        message_type=each.message_type,
-        by=by,
-        changed_at=each.last_modified,
-    )
-
-
-_NAMES = {"by": "archived by operation"}
-
-
-def _tokens(listing: Listing[ArchivedRow]) -> Iterator[Token]:
-    for name, value in listing.values.items():
-        yield Token(name=_NAMES.get(name, name), value=value, without=listing.to(**{name: ""}))
 
 
 router = APIRouter(prefix="/archive_operations")
@@ -293,16 +182,14 @@ def get_archive_operations(
     """List the archive operations, newest first."""
     number = page_number(page)
     found = list_archive_operations(parts.db, PageRequest(number=number, size=PAGE))
-    listing = Listing(
+    listing = PagedList(
         rows=[archive_line(each) for each in found.items],
         total=found.total,
         number=number,
         path="/archive_operations",
         values={},
     )
-    return show(
-        request, "archive_operations.html", ArchiveList(listing=listing), current="/operations"
-    )
+    return show(request, "archive_operations.html", current="/operations", listing=listing)
 
 
 @router.get("/{operation_id}")
@@ -312,9 +199,17 @@ def get_archive_operation(request: Request, operation_id: str, parts: Parts) -> 
     if found is None:
         raise HTTPException(404, f"No archive operation has the id {operation_id[:100]}.")
     key = found.operation_id
-    events = list_newest_events(parts.db, _EVENTS, EventFilter(operation_id=key))
-    view = archive_page(found, find_refused(parts.db, key), event_lines(events))
-    return show(request, "archive_operation.html", view, current="/operations")
+    return show(
+        request,
+        "archive_operation.html",
+        current="/operations",
+        line=archive_line(found),
+        asked=_asked(found),
+        how_far=_progress(found),
+        skipped_because=found.skipped_because,
+        refused=list(find_refused(parts.db, key).items())[:SHOWN_REFUSED],
+        events=list_newest_events(parts.db, _EVENTS, EventFilter(operation_id=key)),
+    )
 
 
 @router.post("/{operation_id}/undo")
@@ -344,8 +239,21 @@ def get_archived(request: Request, parts: Parts, query: ArchivedFilter) -> Respo
     """List what is archived, the last change first."""
     page = PageRequest(number=query.number, size=PAGE)
     found = list_messages(parts.db, query.select_archived(), _LATEST, page, parts.codec)
-    archivers = find_archivers(parts.db, [each.unique_message_id for each in found.items])
-    return show(request, "archived.html", archived_list(found, archivers, query), current=PATH)
+    listing = PagedList(
+        rows=found.items,
+        total=found.total,
+        number=query.number,
+        path=PATH,
+        values=query.conditions,
+    )
+    return show(
+        request,
+        "archived.html",
+        current=PATH,
+        listing=listing,
+        archivers=find_archivers(parts.db, [each.unique_message_id for each in found.items]),
+        unarchive_all=replace(listing, path=f"{PATH}/unarchive").to(),
+    )
 
 
 @archived_router.get("/unarchive", dependencies=[IN_FULL])
@@ -353,8 +261,8 @@ def preview_unarchive(request: Request, parts: Parts, query: ArchivedFilter) -> 
     """Say how many messages would be unarchived."""
     now = time_before(parts.db, timedelta(0))
     planned = plan_act(parts.db, Act.UNARCHIVE, query.select(), now)
-    view = unarchiving(query, planned.preview, {"plan": planned.plan.token})
-    return show(request, "confirm.html", view, current=PATH)
+    form = unarchive_form(query, planned.preview, {"plan": planned.plan.token})
+    return show(request, "confirm.html", current=PATH, form=form)
 
 
 @archived_router.post("/unarchive")

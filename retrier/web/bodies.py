@@ -33,7 +33,7 @@ _XML = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-class Kind(StrEnum):
+class BodyKind(StrEnum):
     """How a body is shown."""
 
     JSON = "JSON"
@@ -42,7 +42,12 @@ class Kind(StrEnum):
     BYTES = "bytes"
 
 
-EXTENSIONS = {Kind.JSON: "json", Kind.XML: "xml", Kind.TEXT: "txt", Kind.BYTES: "bin"}
+EXTENSIONS = {
+    BodyKind.JSON: "json",
+    BodyKind.XML: "xml",
+    BodyKind.TEXT: "txt",
+    BodyKind.BYTES: "bin",
+}
 """How a file ends that is made of a body."""
 
 
@@ -54,7 +59,7 @@ class ShownBody:
     Of one that was unpacked the numbers are those of what came out.
     """
 
-    kind: Kind
+    kind: BodyKind
     text: str
     size: int
     shown: int
@@ -119,7 +124,7 @@ def _show_plain(beginning: bytes, size: int, form: str) -> ShownBody:
     text = None if form == "hex" else _read_text(beginning, whole=len(beginning) == size)
     if text is None:
         return _as_bytes(beginning, size)
-    plain = ShownBody(kind=Kind.TEXT, text=text, size=size, shown=len(beginning))
+    plain = ShownBody(kind=BodyKind.TEXT, text=text, size=size, shown=len(beginning))
     if form == "text":
         return plain
     is_cut = len(beginning) < size
@@ -130,41 +135,20 @@ def _show_plain(beginning: bytes, size: int, form: str) -> ShownBody:
     return plain
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoreBytes:
-    """A further part of a body in hexadecimal digits, from byte `first` up to `last`."""
-
-    path: str
-    text: str
-    first: int
-    last: int
-    size: int
-
-    @property
-    def after(self) -> str | None:
-        """The address of the part that follows; None if there is none, or if it is not shown."""
-        is_over = self.last >= min(self.size, SHOWN)
-        return None if is_over else f"{self.path}/bytes?first={self.last}"
-
-    @property
-    def more(self) -> int:
-        """How many bytes that part has."""
-        return min(_MORE_BYTES, min(self.size, SHOWN) - self.last)
+def bytes_after(last: int, size: int) -> int:
+    """Return how many bytes are shown next, of a body of which those up to `last` are shown."""
+    return max(0, min(_MORE_BYTES, min(size, SHOWN) - last))
 
 
-def bytes_shown(body: ShownBody, path: str) -> MoreBytes:
-    """Return what is shown of a body already, as the part before the one that is asked for."""
-    return MoreBytes(path=path, text=body.text, first=0, last=body.shown, size=body.size)
+def show_bytes(beginning: bytes, first: str) -> tuple[int, int, str]:
+    """Return a part of a body in hexadecimal digits, and from where up to where it is.
 
-
-def show_more(beginning: bytes, size: int, path: str, first: str) -> MoreBytes:
-    """Return the part of a body that begins at a byte, which an address names."""
+    It begins at the byte that an address names, at the earliest behind what its page shows.
+    """
     named = int(first[:6]) if first.isascii() and first.isdecimal() else 0
     start = max(SHOWN_AS_BYTES, named) // _PER_LINE * _PER_LINE
     part = beginning[start : min(start + _MORE_BYTES, SHOWN)]
-    return MoreBytes(
-        path=path, text=_lines(part, start), first=start, last=start + len(part), size=size
-    )
+    return start, start + len(part), _lines(part, start)
 
 
 def _read_text(content: bytes, *, whole: bool) -> str | None:
@@ -182,7 +166,7 @@ def _read_text(content: bytes, *, whole: bool) -> str | None:
 
 def _as_bytes(content: bytes, size: int) -> ShownBody:
     shown = content[:SHOWN_AS_BYTES]
-    return ShownBody(kind=Kind.BYTES, text=_lines(shown), size=size, shown=len(shown))
+    return ShownBody(kind=BodyKind.BYTES, text=_lines(shown), size=size, shown=len(shown))
 
 
 def _lines(content: bytes, first: int = 0) -> str:
@@ -281,4 +265,7 @@ def _joined(parts: Iterator[str]) -> str | None:
     return "".join(found)
 
 
-_READERS: dict[Kind, Callable[..., str | None]] = {Kind.JSON: _set_json, Kind.XML: _set_xml}
+_READERS: dict[BodyKind, Callable[..., str | None]] = {
+    BodyKind.JSON: _set_json,
+    BodyKind.XML: _set_xml,
+}

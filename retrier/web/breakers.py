@@ -39,11 +39,10 @@ class BreakerRow:
     """One breaker. `waiting` counts the messages that wait for it; `live` begins its live keys.
 
     `failed` says what was counted when it opened. `until` and `until_at` say what happens next: a
-    person's word ends, or it is looked at again.
+    person's word ends, or its destination is tried again.
     """
 
-    key: str
-    name: str
+    key: BreakerKey
     kind: str
     state: str
     tone: str
@@ -57,37 +56,6 @@ class BreakerRow:
     live: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerList:
-    """All that the page shows; `queues` are suggested, as messages failed there."""
-
-    rows: Sequence[BreakerRow]
-    queues: Sequence[str]
-    counted_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandQuestion:
-    """What a person is asked before a breaker is opened, or closed, by hand."""
-
-    key: str
-    name: str
-    kind: str
-    opens: bool
-    title: str
-    lead: str
-    words: str
-
-
-def breaker_list(found: Snapshot) -> BreakerList:
-    """Return the breakers with what waits for each."""
-    return BreakerList(
-        rows=breaker_rows(found),
-        queues=sorted(each.key for each in found.queues),
-        counted_at=found.at,
-    )
-
-
 def breaker_rows(found: Snapshot) -> Sequence[BreakerRow]:
     """Return all breakers as rows, those that are not closed first."""
     return [_row(each, found) for each in found.breakers.breakers]
@@ -95,43 +63,26 @@ def breaker_rows(found: Snapshot) -> Sequence[BreakerRow]:
 
 def _row(each: Breaker, found: Snapshot) -> BreakerRow:
     at = found.breakers.at
-    state, hand = each.state_at(at), _hand(each, at)
+    state = each.state_at(at)
+    hand = each.hand if each.hand is not None and at < each.hand.until else None
     words, tone = _STATES[state]
     is_closed = state is BreakerState.CLOSED
-    until, until_at = _next(each, hand, is_closed=is_closed)
+    due = None if is_closed else each.due_at
+    opened = each.opened_at is not None and not is_closed
     return BreakerRow(
-        key=str(each.key),
-        name=each.key.name,
+        key=each.key,
         kind=KINDS[each.key.per],
         state=words,
         tone=tone,
         words=_words(each, at, hand),
-        failed=_failed(each) if each.opened_at and not is_closed else "",
+        failed=f"{number(each.failed)} of {number(each.sent)}" if opened else "",
         waiting=found.count_of(found.breakers.causes.get(each.key, ())),
         since=each.changed_at if is_closed else each.held_since,
-        until=until,
-        until_at=until_at,
+        until="by hand until" if hand else "looked at again at" if due else "",
+        until_at=hand.until if hand else due,
         is_closed=is_closed,
         live=f"breaker/{each.key}",
     )
-
-
-def _hand(each: Breaker, at: datetime) -> ManualState | None:
-    return each.hand if each.hand is not None and at < each.hand.until else None
-
-
-def _next(
-    each: Breaker, hand: ManualState | None, *, is_closed: bool
-) -> tuple[str, datetime | None]:
-    if hand is not None:
-        return "by hand until", hand.until
-    if is_closed or each.due_at is None:
-        return "", None
-    return "looked at again at", each.due_at
-
-
-def _failed(each: Breaker) -> str:
-    return f"{number(each.failed)} of {number(each.sent)}"
 
 
 def _words(each: Breaker, at: datetime, hand: ManualState | None) -> str:
@@ -139,24 +90,6 @@ def _words(each: Breaker, at: datetime, hand: ManualState | None) -> str:
     if why is not None:
         return sentence(why)
     return "Retries go." if hand is None else f"Retries go: {hand.who} keeps it closed."
-
-
-def ask_hand(key: BreakerKey, found: Snapshot, concerned: int, *, opens: bool) -> HandQuestion:
-    """Return the question before a person's word; `concerned` counts the messages it is about."""
-    known = [each for each in found.breakers.breakers if each.key == key]
-    why = next((why_waiting(each, found.breakers.at) for each in known), None)
-    count = f"{plural(concerned, 'unresolved message')} {'goes' if concerned == 1 else 'go'} there"
-    what = "wait, and others go on. What somebody names by its id still goes."
-    lead = f"{count}: their retries {what}" if opens else f"{count}: their retries go again."
-    return HandQuestion(
-        key=str(key),
-        name=key.name,
-        kind=KINDS[key.per],
-        opens=opens,
-        title="Open this breaker?" if opens else "Close this breaker?",
-        lead=lead if concerned else "No unresolved message goes there now.",
-        words="" if why is None else sentence(why),
-    )
 
 
 router = APIRouter(prefix="/breakers")
@@ -174,8 +107,15 @@ _NO_TIME = "It is held by hand for 1 second to 7 days: a whole number with its u
 @router.get("")
 def get_breakers(request: Request, parts: Parts) -> Response:
     """List the breakers, those that are not closed first."""
-    view = breaker_list(_look(parts))
-    return show(request, "breakers.html", view, current=_HERE)
+    found = _snapshot(parts)
+    return show(
+        request,
+        "breakers.html",
+        current=_HERE,
+        rows=breaker_rows(found),
+        queues=sorted(each.key for each in found.queues),
+        counted_at=found.at,
+    )
 
 
 @router.get("/open")
@@ -201,28 +141,41 @@ def open_breaker(parts: Parts, form: SentForm) -> Response:
 
 @router.post("/close")
 def close_breaker(parts: Parts, form: SentForm) -> Response:
-    """Let retries go again; without a time the breaker counts anew at once."""
+    """Let retries go again; without a time the breaker counts again at once."""
     return _set(parts, form, BreakerState.CLOSED, _lasts(form))
 
 
 def _ask(request: Request, parts: PageParts, breaker: str, *, opens: bool) -> Response:
-    key, found = _read(breaker), _look(parts)
+    """Ask before a breaker is opened, or closed, by hand."""
+    key, found = _read(breaker), _snapshot(parts)
     concerned = found.count_of(find_causes_of(parts.db, key))
+    known = [each for each in found.breakers.breakers if each.key == key]
+    count = f"{plural(concerned, 'unresolved message')} {'goes' if concerned == 1 else 'go'} there"
+    what = "wait, and others go on. What somebody names by its id still goes."
+    lead = f"{count}: their retries {what}" if opens else f"{count}: their retries go again."
     return show(
-        request, "breaker.html", ask_hand(key, found, concerned, opens=opens), current=_HERE
+        request,
+        "breaker.html",
+        current=_HERE,
+        key=key,
+        kind=KINDS[key.per],
+        opens=opens,
+        title="Open this breaker?" if opens else "Close this breaker?",
+        lead=lead if concerned else "No unresolved message goes there now.",
+        why=next((why_waiting(each, found.breakers.at) for each in known), None),
     )
 
 
-def _look(parts: PageParts) -> Snapshot:
+def _snapshot(parts: PageParts) -> Snapshot:
     """Return what is counted, with the breakers of now: what somebody has set must show at once."""
-    return replace(parts.counts.look(), breakers=show_breakers(parts.db))
+    return replace(parts.counts.snapshot(), breakers=show_breakers(parts.db))
 
 
 def _set(parts: PageParts, form: Form, state: BreakerState, lasts: timedelta | None) -> Response:
     key = _read(next(iter(form.values("breaker")), ""))
     done = parts.gateway.set_breaker(key, state, lasts, form.requested_by, form.why)
-    told = "breaker-closed" if state is BreakerState.CLOSED else "breaker-opened"
-    return see_other(f"{_HERE}?done={told if done.known else 'breaker-unseen'}")
+    what = "breaker-closed" if state is BreakerState.CLOSED else "breaker-opened"
+    return see_other(f"{_HERE}?done={what if done.known else 'breaker-unseen'}")
 
 
 def _read(text: str) -> BreakerKey:

@@ -57,7 +57,7 @@ UNWATCHED = Pace(times=200, least=30.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class LastCount:
     """When something was done last, and what it cost, in seconds of our own clock."""
 
     ended: float = 0.0
@@ -421,7 +421,7 @@ class Trouble:
     since: float
 
 
-class Counts:
+class PageCounts:
     """Counts, and hands each snapshot to `publish`. Any thread may read."""
 
     def __init__(
@@ -437,8 +437,8 @@ class Counts:
         self._facts: dict[int, CauseFacts] = {}
         self._snapshot: Snapshot | None = None
         self._trouble: Trouble | None = None
-        self._whole = Done()
-        self._news = Done()
+        self._whole = LastCount()
+        self._news = LastCount()
         self._looked_at = clock.monotonic() - WATCHED_FOR
         self._changed = False
         self._counting = threading.Lock()
@@ -454,7 +454,7 @@ class Counts:
         """The last snapshot; None before the first. Nobody needs the database for it."""
         return self._snapshot
 
-    def look(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
         """Return the snapshot that a person sees; where counting is quick, it is made now.
 
         Raises DatabaseUnavailable if there is none yet.
@@ -601,9 +601,9 @@ class Counts:
         while some := list(islice(unknown, _FACTS_AT_ONCE)):
             self._facts.update(find_cause_facts(self._db, some))
 
-    def _done(self, began: float) -> Done:
+    def _done(self, began: float) -> LastCount:
         ended = self._clock.monotonic()
-        return Done(ended=ended, cost=ended - began)
+        return LastCount(ended=ended, cost=ended - began)
 
     def _keep(self, found: Snapshot) -> None:
         self._trouble = None

@@ -1,28 +1,19 @@
 """The event log, newest first, narrowed by kind, message and operation; the history of retries."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.retry_operation import RetryOperation, RetryOperationState, RetryType
-from retrier.store.event_log import (
-    EventFilter,
-    LoggedEvent,
-    find_newest_event,
-    list_newest_events,
-)
-from retrier.store.operation_lists import History, read_history
-from retrier.web.archives import Token
-from retrier.web.event_lines import EventLine, event_lines, name_of_kind
+from retrier.domain.retry_operation import RetryType
+from retrier.store.event_log import EventFilter, find_newest_event, list_newest_events
+from retrier.store.operation_lists import read_history
 from retrier.web.page import show
 from retrier.web.pages import PAGE
 from retrier.web.parts import Parts
-from retrier.web.wording import number
 
 PATH = "/events"
 
@@ -121,46 +112,7 @@ class EventQuery:
         return f"{PATH}?{urlencode(kept)}" if kept else PATH
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventLogPage:
-    """All that the page shows. `since` is the newest event; nothing if new ones cannot be told."""
-
-    events: Sequence[EventLine]
-    query: EventQuery
-    kinds: Sequence[tuple[str, str]]
-    tokens: Sequence[Token]
-    newest: str | None
-    older: str | None
-    since: str
-
-
-def event_log_page(
-    found: Sequence[LoggedEvent], query: EventQuery, most: int, newest: int
-) -> EventLogPage:
-    """Return one page; one event more than `most` was looked for, to know whether there are more.
-
-    New events are told only where every event is shown: nobody knows which ones would match.
-    """
-    shown = found[:most]
-    more = len(found) > most
-    return EventLogPage(
-        events=event_lines(shown),
-        query=query,
-        kinds=[(each, name_of_kind(each)) for each in KINDS],
-        tokens=list(_tokens(query)),
-        newest=query.to() if query.before else None,
-        older=query.to(before=str(shown[-1].event_id)) if more else None,
-        since="" if query.conditions or query.before else str(newest),
-    )
-
-
-def _tokens(query: EventQuery) -> Iterator[Token]:
-    for name, value in query.conditions.items():
-        shown = name_of_kind(value) if name == "kind" else value
-        yield Token(name=name, value=shown, without=query.to(**{name: ""}))
-
-
-_TYPES = {
+RETRY_TYPES = {
     RetryType.SINGLE_MESSAGE: "one message",
     RetryType.MULTIPLE_MESSAGES: "several messages",
     RetryType.FAILURE_GROUP: "a group",
@@ -169,57 +121,7 @@ _TYPES = {
     RetryType.ALL: "all messages",
     RetryType.BY_POLICY: "by policy",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryRow:
-    """One retry that is over. `needs_a_look` says that not all of it was sent."""
-
-    operation_id: str
-    title: str
-    kind: str
-    requested_by: str
-    state: str
-    tone: str
-    needs_a_look: bool
-    sent: str
-    started_at: datetime
-    ended_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryPage:
-    """All that the page shows."""
-
-    unseen: Sequence[HistoryRow]
-    last: Sequence[HistoryRow]
-
-
-def history_page(found: History) -> HistoryPage:
-    """Return the page."""
-    return HistoryPage(unseen=_rows(found.unacknowledged), last=_rows(found.historic))
-
-
-def _rows(operations: Iterable[RetryOperation]) -> Sequence[HistoryRow]:
-    return [_row(each) for each in operations]
-
-
-def _row(shown: RetryOperation) -> HistoryRow:
-    cancelled = shown.state is RetryOperationState.CANCELLED
-    look = shown.failed > 0 or cancelled
-    return HistoryRow(
-        operation_id=shown.operation_id,
-        title=shown.originator[:1].upper() + shown.originator[1:],
-        kind=_TYPES[shown.retry_type],
-        requested_by=shown.requested_by,
-        state="not all of it was sent" if look and not cancelled else shown.state.value,
-        tone="wait" if look else "good",
-        needs_a_look=look,
-        sent=number(shown.forwarded),
-        started_at=shown.started_at or shown.created_at,
-        ended_at=shown.completed_at,
-    )
-
+"""What was retried, as the history says it."""
 
 router = APIRouter(prefix=PATH)
 
@@ -228,12 +130,26 @@ _MOST_DIGITS = 18
 
 @router.get("")
 def get_events(request: Request, parts: Parts, query: Annotated[EventQuery, Depends()]) -> Response:
-    """Show what happened, newest first."""
-    # Read before the list: an event that comes in between is then told as new, and not lost.
+    """Show what happened, newest first.
+
+    New events are only counted where every event is shown: nobody knows which ones would match.
+    """
+    # Read before the list: an event that comes in between is then counted as new, and not lost.
     newest = find_newest_event(parts.db)
+    # One more than is shown says whether there are more.
     found = list_newest_events(parts.db, PAGE + 1, _filter(query), before=_number(query.before))
-    view = event_log_page(found, query, PAGE, newest)
-    return show(request, "events.html", view, current=PATH)
+    shown = found[:PAGE]
+    return show(
+        request,
+        "events.html",
+        current=PATH,
+        events=shown,
+        query=query,
+        kinds=KINDS,
+        newest=query.to() if query.before else None,
+        older=query.to(before=str(shown[-1].event_id)) if len(found) > PAGE else None,
+        since="" if query.conditions or query.before else str(newest),
+    )
 
 
 def _filter(query: EventQuery) -> EventFilter:
@@ -267,5 +183,12 @@ history_router = APIRouter(prefix="/history")
 @history_router.get("")
 def get_history(request: Request, parts: Parts) -> Response:
     """Show the last retries that are over, and those whose end nobody has taken note of."""
-    view = history_page(read_history(parts.db))
-    return show(request, "history.html", view, current="/operations")
+    found = read_history(parts.db)
+    return show(
+        request,
+        "history.html",
+        current="/operations",
+        unseen=found.unacknowledged,
+        last=found.historic,
+        retry_types=RETRY_TYPES,
+    )

@@ -131,7 +131,7 @@ def select(
     selection = select_all(query)
     if selection is None:
         raise HTTPException(400, _BOTH)
-    title = title_of(parts, query.group)
+    title = group_title(parts, query.group)
     words = describe(replace(selection, group=title)) if title else describe(selection)
     of_what = "pending retries: " if selection.pending else ""
     return Selected(
@@ -139,7 +139,7 @@ def select(
     )
 
 
-def sent(parts: PageParts, form: Form) -> Selected:
+def read_selected(parts: PageParts, form: Form) -> Selected:
     """Return what a form says again that a preview or a question has shown. Raises HTTPException."""
     ids = next(iter(form.values("ids")), "").split()
     everything = bool(form.text("all"))
@@ -148,6 +148,6 @@ def sent(parts: PageParts, form: Form) -> Selected:
     return select(parts, read_fields(form), ids, everything=everything)
 
 
-def title_of(parts: PageParts, group: str) -> str | None:
+def group_title(parts: PageParts, group: str) -> str | None:
     """Return the title of a group; None if there is no such group."""
     return find_title(parts.db, group) if is_guid(group) else None

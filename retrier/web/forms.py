@@ -29,8 +29,6 @@ from retrier.domain.text import clean
 from retrier.gateway import AskedAgain
 from retrier.http import parts
 from retrier.http.parts import LONGEST_KEY, one_line
-from retrier.store.archive_lists import ArchivePreview
-from retrier.web.wording import ACTS, plural
 
 LONGEST_WHY = 1000
 LONGEST_HEADERS = 1000
@@ -110,7 +108,7 @@ class Form:
         return clean(local(self.exactly("next"), otherwise), LONGEST_ADDRESS)
 
     def next(self, done: str, otherwise: str = "/") -> str:
-        """Return the page to go to, which tells what was done; never that of another site."""
+        """Return the page to go to, which says what was done; never that of another site."""
         to = self.back(otherwise)
         path, _, query = to.partition("?")
         kept = [each for each in query.split("&") if each and not each.startswith("done=")]
@@ -188,7 +186,7 @@ def local(path: str, otherwise: str) -> str:
 
 
 def name_of(request: Request) -> str:
-    """Return the name of who asks: as a proxy tells it, or as the person wrote it on the page."""
+    """Return the name of who asks: as a proxy says it, or as the person wrote it on the page."""
     return parts.name_of(request, _written_name(request))
 
 
@@ -229,17 +227,8 @@ def _form(request: Request, content: Annotated[bytes, Depends(read_form)]) -> Fo
 SentForm = Annotated[Form, Depends(_form)]
 
 
-_WHAT = {
-    Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone "
-    "until they are deleted, `retention.archived` after this: 10 days by default.",
-    Act.UNARCHIVE: "They are unresolved again.",
-    Act.RESOLVE: "They count as dealt with, and are never retried. It cannot be undone.",
-}
-LATER = "What fails from now on is left as it is."
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class QuestionForm:
     """A form that asks before it acts; `why` is "asked", "needed", or empty.
 
     `left_out` counts by reason what would be left as it is. `button` is empty if nothing would be
@@ -259,36 +248,12 @@ class Question:
     reasons: Sequence[str] = ()
 
 
-def ask_about(act: Act, what: str, found: ArchivePreview, base: Question) -> Question:
-    """Return the question before an act on many; `base` has its addresses and fields."""
-    count, name = plural(found.total, "message"), ACTS[act]
-    return Question(
-        title=f"{name} {count}?" if found.total else "Nothing would be changed",
-        what=what,
-        post_to=base.post_to,
-        back=base.back,
-        button=f"{name} {count}" if found.total else "",
-        text=_WHAT[act] if found.total else "",
-        left_out=found.skipped_because,
-        notes=base.notes,
-        fields=base.fields,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A queue, or a reason, and how many messages."""
-
-    name: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
+class ConfirmationForm:
     """A form that acts, with what it would do. `act` is on its button, `back` leads away from it.
 
-    `counts` say how many, `notes` what a person must know. `fields` are hidden, and name what it is about. Nothing is
-    asked if `is_empty`.
+    `counts` say how many, `notes` what a person must know. `destinations` are queues with how many
+    messages go there. `fields` are hidden, and name what it is about. Nothing is asked if `is_empty`.
     """
 
     title: str
@@ -298,7 +263,7 @@ class Confirmation:
     back: str
     counts: Sequence[str] = ()
     notes: Sequence[str] = ()
-    destinations: Sequence[Line] = ()
+    destinations: Sequence[tuple[str, int]] = ()
     others: int = 0
     skipped: Mapping[str, int] = field(default_factory=dict)
     fields: Sequence[tuple[str, str]] = ()

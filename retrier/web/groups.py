@@ -1,6 +1,6 @@
 """Failure groups: listed, retried, archived, commented on, and taken note of when they are over."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,34 +14,28 @@ from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.comments import LONGEST, Comment, CommentRefusal
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical
-from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
+from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
 from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
-from retrier.store.groups import (
-    GroupCount,
-    HostCount,
-    add_archives,
-    add_retries,
-    find_title,
-    list_hosts,
-)
+from retrier.store.groups import GroupCount, add_archives, add_retries, find_title, list_hosts
 from retrier.store.wait_reasons import why_groups_wait
 from retrier.web.counts import CountLine, Snapshot
-from retrier.web.filters import title_of
+from retrier.web.filters import group_title
 from retrier.web.forms import SentForm, local
 from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import Asked, look_ahead
+from retrier.web.previews import show_preview
 from retrier.web.wording import number, plural, sentence
 
 SLUGS: Mapping[str, str] = dict(
     zip(("exception", "type", "queue", "endpoint"), CLASSIFIERS, strict=True)
 )
 """The classifiers as they stand in addresses."""
+DEFAULT = next(iter(SLUGS))
 
 NAMES: Mapping[str, str] = {
     "exception": "exception",
@@ -91,64 +85,6 @@ class GroupRow:
         return self.count > self.dead and not self.is_retried
 
 
-def counted(classifier: str, lines: Sequence[CountLine]) -> Sequence[GroupCount]:
-    """Return lines as the store counts groups, to have their retries added."""
-    return [
-        GroupCount(
-            group=FailureGroup(group_id=each.key, classifier=classifier, title=each.title),
-            count=each.count,
-            first=each.first,
-            last=each.last,
-        )
-        for each in lines
-    ]
-
-
-def rows(
-    found: Snapshot,
-    classifier: str,
-    groups: Sequence[GroupCount],
-    waits: Mapping[str, str],
-    comments: Mapping[str, Comment],
-) -> Sequence[GroupRow]:
-    """Return groups as rows; `waits` says by group why messages wait, `comments` what people say."""
-    lines = {each.key: each for each in found.groups.get(classifier, ())}
-    made = (_row(found, each, lines.get(each.group.group_id)) for each in groups)
-    return [
-        replace(
-            each,
-            waits=(why := waits.get(each.group_id)) and sentence(why),
-            comment=comments.get(each.group_id),
-        )
-        for each in made
-    ]
-
-
-def _row(found: Snapshot, each: GroupCount, line: CountLine | None) -> GroupRow:
-    plain = GroupRow(
-        group_id=each.group.group_id,
-        title=each.group.title,
-        live=f"{group_prefix(each.group.classifier)}{each.group.group_id}",
-        count=each.count,
-        operation=_operation(found, each),
-        archive=None if each.archive is None else _tell(each.archive),
-    )
-    return plain if line is None else _with(plain, line)
-
-
-def _with(row: GroupRow, line: CountLine) -> GroupRow:
-    return replace(
-        row,
-        count=line.count,
-        dead=line.dead,
-        scheduled=line.scheduled,
-        first=line.first,
-        last=line.last,
-        queues=line.queues,
-        sample=line.sample,
-    )
-
-
 def group_prefix(classifier: str) -> str:
     """Return how the keys of a classifier's groups begin: `group/0/`."""
     known = CLASSIFIERS.index(classifier) if classifier in CLASSIFIERS else len(CLASSIFIERS)
@@ -163,7 +99,7 @@ def _operation(found: Snapshot, each: GroupCount) -> OperationLine | None:
     return operation_line(shown, found.at, obstacles=found.work.queue.obstacles)
 
 
-def _tell(archive: ArchiveOperation) -> str:
+def _archive_text(archive: ArchiveOperation) -> str:
     if archive.completed_at is None:
         return f"{number(archive.done)} of {number(archive.total)} archived"
     return f"{plural(archive.done, 'message')} archived"
@@ -176,50 +112,20 @@ def _newest(each: GroupRow) -> float:
     return last.timestamp() if last else 0.0
 
 
-def _oldest(each: GroupRow) -> float:
-    return each.first.timestamp() if each.first else 0.0
-
-
 _KEYS: Mapping[GroupSort, Callable[[GroupRow], Any]] = {
     GroupSort.LAST: _newest,
-    GroupSort.FIRST: _oldest,
+    GroupSort.FIRST: lambda each: each.first.timestamp() if each.first else 0.0,
     GroupSort.COUNT: lambda each: each.count,
     GroupSort.TITLE: lambda each: each.title.lower(),
 }
 
 
-def ordered(groups: Sequence[GroupRow], sort: GroupSort, *, descending: bool) -> Sequence[GroupRow]:
-    """Return them sorted."""
-    return sorted(groups, key=_KEYS[sort], reverse=descending)
-
-
-def matching(groups: Sequence[GroupRow], text: str) -> Sequence[GroupRow]:
-    """Return those that hold this text, in any case, in what is shown of them."""
-    wanted = text.lower()
-    return [each for each in groups if any(wanted in shown.lower() for shown in _texts(each))]
-
-
-def _texts(each: GroupRow) -> Iterator[str]:
-    yield from (each.title, each.sample or "", *each.queues)
-
-
-DEFAULT = next(iter(SLUGS))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupQuery:
-    """The query of the list, as it stands in its address."""
+    """What the list is asked for; what cannot be understood in its address is left at its default.
 
-    by: str = ""
-    text: str = ""
-    sort: str = ""
-    direction: str = ""
-    page: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The same, understood; what cannot be is left at its default."""
+    `by` is a classifier, as it stands in addresses.
+    """
 
     by: str
     text: str
@@ -228,119 +134,139 @@ class Wanted:
     page: int
 
 
-def read_query(query: GroupQuery) -> Wanted:
-    """Return what a query asks for."""
-    return Wanted(
-        by=query.by if query.by in SLUGS else DEFAULT,
-        text=query.text.strip(),
-        sort=GroupSort(query.sort) if query.sort in list(GroupSort) else GroupSort.LAST,
-        descending=query.direction != "asc",
-        page=page_number(query.page),
+def read_query(
+    by: str = "", text: str = "", sort: str = "", direction: str = "", page: str = ""
+) -> GroupQuery:
+    """Return what the address of the list asks for."""
+    return GroupQuery(
+        by=by if by in SLUGS else DEFAULT,
+        text=text.strip(),
+        sort=GroupSort(sort) if sort in list(GroupSort) else GroupSort.LAST,
+        descending=direction != "asc",
+        page=page_number(page),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupList:
-    """All that the page of groups shows. `names` are the classifiers to choose from."""
-
-    listing: Listing[GroupRow]
-    wanted: Wanted
-    names: Mapping[str, str]
-    messages: int
-    live_rows: str
-    counted_at: datetime
-
-    def sorted_by(self, sort: str) -> str:
-        """Return the address of the list sorted so; the other way round if it is so already."""
-        turned = sort == self.wanted.sort and self.wanted.descending
-        return self.listing.to(sort=sort, direction="asc" if turned else "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostList:
-    """What the list of hosts shows, beside the classifiers to choose from."""
-
-    names: Mapping[str, str]
-    hosts: Sequence[HostCount]
-    counted_at: datetime
-
-
-def group_list(rows: Sequence[GroupRow], wanted: Wanted, counted_at: datetime) -> GroupList:
-    """Return one page of the groups that match."""
-    found = ordered(matching(rows, wanted.text), wanted.sort, descending=wanted.descending)
-    listing = Listing(
-        rows=found[(wanted.page - 1) * PAGE : wanted.page * PAGE],
+def find_rows(rows: Sequence[GroupRow], query: GroupQuery) -> PagedList[GroupRow]:
+    """Return one page of the groups that hold the text in what is shown of them, in any case."""
+    wanted = query.text.lower()
+    found = [
+        each
+        for each in rows
+        if any(wanted in text.lower() for text in (each.title, each.sample or "", *each.queues))
+    ]
+    found.sort(key=_KEYS[query.sort], reverse=query.descending)
+    return PagedList(
+        rows=found[(query.page - 1) * PAGE : query.page * PAGE],
         total=len(found),
-        number=wanted.page,
+        number=query.page,
         path="/groups",
         values={
-            "by": "" if wanted.by == DEFAULT else wanted.by,
-            "text": wanted.text,
-            "sort": "" if wanted.sort is GroupSort.LAST else wanted.sort.value,
-            "direction": "" if wanted.descending else "asc",
+            "by": "" if query.by == DEFAULT else query.by,
+            "text": query.text,
+            "sort": "" if query.sort is GroupSort.LAST else query.sort.value,
+            "direction": "" if query.descending else "asc",
         },
-    )
-    return GroupList(
-        listing=listing,
-        wanted=wanted,
-        names=NAMES,
-        messages=sum(each.count for each in found),
-        live_rows="" if wanted.text else group_prefix(SLUGS[wanted.by]),
-        counted_at=counted_at,
     )
 
 
 def list_rows(db: Database, found: Snapshot, classifier: str) -> Sequence[GroupRow]:
-    """Return the groups, newest failure first; behind them those that have only a retry to tell of.
+    """Return the groups, newest failure first; behind them those that have only a retry to show.
 
     Counts are those of the snapshot. Retries are looked up now: a click must show at once. Without
     the database they are those of a moment ago, which is better than no page.
     """
-    groups = counted(classifier, found.groups.get(classifier, ()))
+    lines = {each.key: each for each in found.groups.get(classifier, ())}
+    groups: Sequence[GroupCount] = [
+        GroupCount(
+            group=FailureGroup(group_id=each.key, classifier=classifier, title=each.title),
+            count=each.count,
+            first=each.first,
+            last=each.last,
+        )
+        for each in lines.values()
+    ]
     waits: Mapping[str, str] = {}
     comments: Mapping[str, Comment] = {}
     with suppress(DatabaseUnavailable):
         groups = add_archives(db, add_retries(db, groups, classifier), classifier)
         waits = why_groups_wait(db, [each.group.group_id for each in groups])
         comments = find_comments(db, [each.group.group_id for each in groups])
-    return rows(found, classifier, groups, waits, comments)
+    rows = []
+    for each in groups:
+        key, line = each.group.group_id, lines.get(each.group.group_id)
+        row = GroupRow(
+            group_id=key,
+            title=each.group.title,
+            live=f"{group_prefix(each.group.classifier)}{key}",
+            count=each.count,
+            operation=_operation(found, each),
+            archive=None if each.archive is None else _archive_text(each.archive),
+            waits=(why := waits.get(key)) and sentence(why),
+            comment=comments.get(key),
+        )
+        rows.append(row if line is None else _with_counts(row, line))
+    return rows
+
+
+def _with_counts(row: GroupRow, line: CountLine) -> GroupRow:
+    return replace(
+        row,
+        count=line.count,
+        dead=line.dead,
+        scheduled=line.scheduled,
+        first=line.first,
+        last=line.last,
+        queues=line.queues,
+        sample=line.sample,
+    )
 
 
 router = APIRouter(prefix="/groups")
 
-ListQuery = Annotated[GroupQuery, Depends()]
+ListQuery = Annotated[GroupQuery, Depends(read_query)]
 
 
 @router.get("")
 def get_groups(request: Request, parts: Parts, query: ListQuery) -> Response:
     """List the groups of a classifier."""
-    found = parts.counts.look()
-    wanted = read_query(query)
-    view = group_list(list_rows(parts.db, found, SLUGS[wanted.by]), wanted, found.at)
-    return show(request, "groups.html", view, current="/groups")
+    found, classifier = parts.counts.snapshot(), SLUGS[query.by]
+    return show(
+        request,
+        "groups.html",
+        current="/groups",
+        listing=find_rows(list_rows(parts.db, found, classifier), query),
+        query=query,
+        names=NAMES,
+        live_rows="" if query.text else group_prefix(classifier),
+        counted_at=found.at,
+    )
 
 
 @router.get("/hosts")
 def get_hosts(request: Request, parts: Parts) -> Response:
     """List the machines on which unresolved messages failed. They are no groups: see decision 0068."""
-    view = HostList(names=NAMES, hosts=list_hosts(parts.db), counted_at=parts.counts.now())
-    return show(request, "hosts.html", view, current="/groups")
+    return show(
+        request,
+        "hosts.html",
+        current="/groups",
+        names=NAMES,
+        hosts=list_hosts(parts.db),
+        counted_at=parts.counts.now(),
+    )
 
 
 @router.get("/{group_id}/retry", dependencies=[IN_FULL])
 def preview_retry(request: Request, group_id: str, parts: Parts, back: str = "/groups") -> Response:
     """Show what a retry of the group would do, and the form that asks for it."""
-    title, selection = _title(parts, group_id), Selection(group=group_id)
-    previewed = RetryRequest(
-        retry_type=type_of(selection), selection=selection, originator=title, requested_by=""
-    )
-    to_ask = Asked(
-        request=previewed,
-        what=title,
+    return show_preview(
+        request,
+        Selection(group=group_id),
+        what=_title(parts, group_id),
         post_to=f"/groups/{group_id}/retry",
         back=local(back, "/groups"),
+        current="/groups",
     )
-    return show(request, "retry.html", look_ahead(parts, to_ask), current="/groups")
 
 
 @router.post("/{group_id}/retry")
@@ -381,31 +307,23 @@ comments_router = APIRouter(prefix="/groups/{group_id}/comment")
 _GROUPS = "/groups"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommentView:
-    """The form: the group, its comment as it is, and the page to go back to."""
-
-    group_id: str
-    title: str
-    comment: Comment | None
-    back: str
-    longest: int = LONGEST
-
-
 @comments_router.get("")
 def get_comment(request: Request, group_id: str, parts: Parts, back: str = _GROUPS) -> Response:
     """Show the comment of a group, and the form that changes it."""
-    title = title_of(parts, group_id)
+    title = group_title(parts, group_id)
     if title is None:
         raise HTTPException(404, sentence(CommentRefusal.UNKNOWN))
     key = canonical(group_id)
-    view = CommentView(
+    return show(
+        request,
+        "comment.html",
+        current=_GROUPS,
         group_id=key,
         title=title,
         comment=find_comments(parts.db, [key]).get(key),
         back=local(back, _GROUPS),
+        longest=LONGEST,
     )
-    return show(request, "comment.html", view, current=_GROUPS)
 
 
 @comments_router.post("")

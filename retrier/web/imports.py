@@ -16,9 +16,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.imports import FailedImports, SendAnswer, WrongQueue
 from retrier.store.engine.database import Database
 from retrier.store.imports import (
-    ImportDetails,
     ImportSelection,
-    ListedImport,
     count_imports,
     find_import,
     find_import_body,
@@ -28,10 +26,10 @@ from retrier.store.imports import (
 )
 from retrier.store.message_history import find_former_import
 from retrier.store.message_lists import PageRequest
-from retrier.web.bodies import ShownBody, packed_as, show_body
+from retrier.web.bodies import packed_as, show_body
 from retrier.web.forms import Form, SentForm, local
 from retrier.web.page import HEADERS, IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import noun, number, plural
 
@@ -40,8 +38,8 @@ MOST_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Came:
-    """What came of it: how many were done, what they are now, and why others were left."""
+class ImportResult:
+    """What came of an act: how many were done, what they are now, and why others were left."""
 
     title: str
     done: int
@@ -57,7 +55,7 @@ def read_again(
     *,
     error_queue: str | None,
     all_up_to: int | None,
-) -> Came:
+) -> ImportResult:
     """Read them again, or all of an error queue that were counted up to a number."""
     if all_up_to is not None:
         came = imports.read_all_again(error_queue, who, all_up_to)
@@ -67,9 +65,12 @@ def read_again(
         came = imports.read_again(first, who)
         for each in others:
             came = came.add(imports.read_again(each, who))
-    done, left = came.became.total(), came.kept + Counter(map_words(came.refused))
+    done, left = (
+        came.became.total(),
+        came.kept + Counter({each.value: count for each, count in came.refused.items()}),
+    )
     total = done + left.total()
-    return Came(
+    return ImportResult(
         title=f"{number(done)} of {plural(total, 'failed import')} could be read",
         done=done,
         became=[
@@ -81,11 +82,6 @@ def read_again(
     )
 
 
-def map_words(refused: Counter[ImportRefusal]) -> dict[str, int]:
-    """Return refusals as texts."""
-    return {refusal.value: count for refusal, count in refused.items()}
-
-
 _BECAME = {
     "failed_message": "failed message",
     "stored_before": "message that was stored already",
@@ -94,43 +90,41 @@ _BECAME = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendTerms:
-    """Where to, and whether those are sent that may have been sent, or only confirm a retry."""
-
-    to: str
-    again: bool = False
-    confirmation: bool = False
-
-
-def send(imports: FailedImports, ids: Sequence[str], terms: SendTerms, who: str) -> Came:
+def send(
+    imports: FailedImports,
+    ids: Sequence[str],
+    to: str,
+    who: str,
+    *,
+    again: bool,
+    confirmation: bool,
+) -> ImportResult:
     """Send them to a queue as they came, in this order.
 
     Each is stamped before it is sent. A broker that is away ends it: the rest is left as it is.
+    `again` and `confirmation`: also those that may have been sent, or that only confirm a retry.
     """
     done, left = 0, Counter[str]()
     for place, each in enumerate(ids):
         try:
-            sent = imports.send(
-                each, terms.to, who, again=terms.again, confirmation=terms.confirmation
-            )
+            sent = imports.send(each, to, who, again=again, confirmation=confirmation)
         except BrokerUnavailable as error:
             left[f"the broker is away: {error}"] += len(ids) - place
             break
-        why = _why_not(sent, terms.to)
+        why = _why_not(sent, to)
         done += why is None
         left.update([] if why is None else [why])
     title = f"{number(done)} of {plural(len(ids), 'failed import')} {noun(done, 'is', 'are')} sent"
-    return Came(title=f"{title} to {terms.to}", done=done, left=left)
+    return ImportResult(title=f"{title} to {to}", done=done, left=left)
 
 
-def delete(imports: FailedImports, ids: Sequence[str], who: str) -> Came:
+def delete(imports: FailedImports, ids: Sequence[str], who: str) -> ImportResult:
     """Delete them for good."""
     refused = [imports.delete(each, who) for each in ids]
     left = Counter(each.value for each in refused if each is not None)
     done = len(ids) - left.total()
     title = f"{number(done)} of {plural(len(ids), 'failed import')} deleted"
-    return Came(title=title, done=done, left=left)
+    return ImportResult(title=title, done=done, left=left)
 
 
 def _why_not(sent: SendAnswer, to: str) -> str | None:
@@ -157,8 +151,8 @@ MOST_AT_ONCE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceQuery:
-    """The same as it stands in an address, or in the hidden fields of a form."""
+class ImportQuery:
+    """Which imports are meant, as an address or the hidden fields of a form say it."""
 
     error_queue: str = ""
     everything: Annotated[str, Query(alias="all")] = ""
@@ -166,8 +160,8 @@ class ChoiceQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The imports. `ids` are those that one request acts on, of `total`; the oldest come first.
+class ChosenImports:
+    """The imports that an act is about. `ids` are those that one request acts on, of `total`; the oldest come first.
 
     `everything` says that all of an error queue are meant, or all there are; `plan` holds an act
     to what was counted of them, up to `counted_to`.
@@ -188,17 +182,17 @@ class Choice:
         return {"id": self.ids}
 
 
-def choose(db: Database, act: str, query: ChoiceQuery, plan: Plan | None = None) -> Choice:
+def choose(db: Database, act: str, query: ImportQuery, plan: Plan | None = None) -> ChosenImports:
     """Return what is meant, as things are now, or what a plan holds."""
     queue = query.error_queue or None
     if not query.everything:
         ids = tuple(dict.fromkeys(query.ids))[:MOST_AT_ONCE]
-        return Choice(ids=ids, total=len(ids), error_queue=None, everything=False)
+        return ChosenImports(ids=ids, total=len(ids), error_queue=None, everything=False)
     counted = plan or plan_imports(db, act, queue)
     wanted = ImportSelection(error_queue=queue, ascending=True, counted_to=counted.counted_to)
     found = list_imports(db, wanted, PageRequest(size=MOST_AT_ONCE))
     ids = tuple(each.import_id for each in found.items)
-    return Choice(
+    return ChosenImports(
         ids=ids,
         total=found.total,
         error_queue=queue,
@@ -208,9 +202,9 @@ def choose(db: Database, act: str, query: ChoiceQuery, plan: Plan | None = None)
     )
 
 
-def read_choice(form: Form) -> ChoiceQuery:
+def read_choice(form: Form) -> ImportQuery:
     """Return what a form names."""
-    return ChoiceQuery(
+    return ImportQuery(
         error_queue=next(iter(form.values("error_queue")), ""),
         everything=form.text("all"),
         ids=[each[:100] for each in form.values("id")],
@@ -229,49 +223,6 @@ class ImportAct(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportList:
-    """All that the list shows; `queues` are the error queues that it can be narrowed to."""
-
-    listing: Listing[ListedImport]
-    queues: Sequence[str]
-    error_queue: str
-    in_all: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportView:
-    """One failed import; `raw` are its properties as they came, if they cannot be read."""
-
-    found: ImportDetails
-    headers: Sequence[tuple[str, str]]
-    properties: Sequence[tuple[str, str]]
-    left_out: int
-    body: ShownBody
-    raw: ShownBody | None
-    only_confirms: bool
-
-    @property
-    def listed(self) -> ListedImport:
-        """What lists show of it."""
-        return self.found.listed
-
-
-def import_view(found: ImportDetails, *, only_confirms: bool) -> ImportView:
-    """Return an import as people see it."""
-    listed = found.listed
-    headers = _pairs(found.headers)
-    return ImportView(
-        found=found,
-        headers=headers[:MOST_HEADERS],
-        properties=_pairs(found.fields),
-        left_out=max(0, len(headers) - MOST_HEADERS),
-        body=show_body(found.body, listed.body_size, packed=packed_as(found.fields)),
-        raw=show_body(found.raw, listed.properties_size, "hex") if found.unreadable else None,
-        only_confirms=only_confirms,
-    )
-
-
 def _pairs(values: Mapping[str, object]) -> list[tuple[str, str]]:
     return [(name, _cut(_text(value))) for name, value in jsonable(values).items()]
 
@@ -285,48 +236,8 @@ def _cut(text: str) -> str:
     return text if more <= 0 else f"{text[:_LONGEST_VALUE]} … and {more:,} characters more"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportQuestion:
-    """The form before an act: how many at once, and how many of them need a word of their own.
-
-    `is_unknown`: they are too many to look whether one is in doubt, or only confirms a retry.
-    """
-
-    act: ImportAct
-    button: str
-    note: str
-    error_queue: str | None
-    at_once: int
-    total: int
-    fields: Mapping[str, Sequence[str]]
-    back: str
-    is_unknown: bool
-    in_doubt: int
-    only_confirm: int
-
-    @property
-    def title(self) -> str:
-        """The question."""
-        return f"{self.button}?"
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether more match than one request takes."""
-        return self.at_once < self.total
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportResult:
-    """What came of an act, and how many more match."""
-
-    came: Came
-    more: int
-    back: str
-
-
 router = APIRouter(prefix="/imports")
 
-Chosen = Annotated[ChoiceQuery, Depends()]
 _HERE = "/imports"
 _NO_QUEUE = "Name the queue to which they are to be sent."
 
@@ -351,26 +262,31 @@ def get_imports(request: Request, parts: Parts, error_queue: str = "", page: str
     """List failed imports, the newest first."""
     wanted = PageRequest(number=page_number(page), size=PAGE)
     found = list_imports(parts.db, ImportSelection(error_queue=error_queue or None), wanted)
-    listing = Listing(
+    listing = PagedList(
         rows=found.items,
         total=found.total,
         number=wanted.number,
         path=_HERE,
         values={"error_queue": error_queue},
     )
-    queues = {*parts.error_queues, *(each.error_queue for each in found.items)}
-    view = ImportList(
+    return show(
+        request,
+        "imports.html",
+        current=_HERE,
         listing=listing,
-        queues=sorted(queues),
+        queues=sorted({*parts.error_queues, *(each.error_queue for each in found.items)}),
         error_queue=error_queue,
         in_all=count_imports(parts.db),
     )
-    return show(request, "imports.html", view, current=_HERE)
 
 
 @router.get("/selected", dependencies=[IN_FULL])
 def ask(
-    request: Request, parts: Parts, query: Chosen, act: str = "", back: str = _HERE
+    request: Request,
+    parts: Parts,
+    query: Annotated[ImportQuery, Depends()],
+    act: str = "",
+    back: str = _HERE,
 ) -> Response:
     """Show how many an act is about, and the form that does it."""
     if act not in list(ImportAct):
@@ -378,8 +294,28 @@ def ask(
     chosen, back = choose(parts.db, act, query), local(back, _HERE)
     if not chosen.ids:
         return see_other(f"{_HERE}?done=nothing")
-    view = _question(parts, ImportAct(act), chosen, back)
-    return show(request, "import_question.html", view, current=_HERE)
+    button, note = _QUESTIONS[ImportAct(act)]
+    at_once = chosen.total if act == ImportAct.AGAIN else len(chosen.ids)
+    # So many at once are looked up one by one; of more, both is asked without a look.
+    is_known = len(chosen.ids) <= PAGE
+    found = [find_send(parts.db, each) for each in chosen.ids] if is_known else []
+    sends = [each for each in found if each is not None]
+    return show(
+        request,
+        "import_question.html",
+        current=_HERE,
+        act=act,
+        button=button.format(plural(at_once, "failed import")),
+        note=note,
+        error_queue=chosen.error_queue,
+        at_once=at_once,
+        total=chosen.total,
+        fields=chosen.fields,
+        back=back,
+        is_unknown=not is_known,
+        in_doubt=sum(each.send is not None for each in sends),
+        only_confirm=sum(each.only_confirms for each in sends),
+    )
 
 
 @router.post("/selected/{act}")
@@ -390,16 +326,18 @@ def do(request: Request, act: ImportAct, parts: Parts, form: SentForm) -> Respon
     chosen = choose(parts.db, act, query, plan)
     if not chosen.ids:
         return see_other(f"{_HERE}?done=nothing")
-    came = _do(parts, act, chosen, form)
+    result = _do(parts, act, chosen, form)
     is_bounded = chosen.everything and act is not ImportAct.AGAIN
-    back = form.back(_HERE)
-    result = ImportResult(
-        came=came,
+    # One that is gone has no page any more.
+    is_gone = result.done and not chosen.everything and len(chosen.ids) == 1
+    return show(
+        request,
+        "import_result.html",
+        current=_HERE,
+        result=result,
         more=chosen.total - len(chosen.ids) if is_bounded else 0,
-        # One that is gone has no page any more.
-        back=_HERE if came.done and not chosen.everything and len(chosen.ids) == 1 else back,
+        back=_HERE if is_gone else form.back(_HERE),
     )
-    return show(request, "import_result.html", result, current=_HERE)
 
 
 @router.get("/{import_id}")
@@ -408,9 +346,20 @@ def get_import(request: Request, import_id: str, parts: Parts) -> Response:
     found = find_import(parts.db, import_id, parts.codec)
     if found is None:
         raise _unknown(parts, import_id)
-    send_of = find_send(parts.db, import_id)
-    view = import_view(found, only_confirms=send_of is not None and send_of.only_confirms)
-    return show(request, "import.html", view, current=_HERE)
+    send_of, headers = find_send(parts.db, import_id), _pairs(found.headers)
+    raw_size = found.listed.properties_size
+    return show(
+        request,
+        "import.html",
+        current=_HERE,
+        found=found,
+        headers=headers[:MOST_HEADERS],
+        headers_left_out=max(0, len(headers) - MOST_HEADERS),
+        properties=_pairs(found.fields),
+        body=show_body(found.body, found.listed.body_size, packed=packed_as(found.fields)),
+        raw=show_body(found.raw, raw_size, "hex") if found.unreadable else None,
+        only_confirms=send_of is not None and send_of.only_confirms,
+    )
 
 
 @router.get("/{import_id}/body")
@@ -427,7 +376,7 @@ def get_import_body(import_id: str, parts: Parts) -> Response:
     return Response(body, headers=headers, media_type="application/octet-stream")
 
 
-def _do(parts: PageParts, act: ImportAct, chosen: Choice, form: Form) -> Came:
+def _do(parts: PageParts, act: ImportAct, chosen: ChosenImports, form: Form) -> ImportResult:
     imports, who = parts.gateway.imports, form.requested_by
     match act:
         case ImportAct.AGAIN:
@@ -442,12 +391,14 @@ def _do(parts: PageParts, act: ImportAct, chosen: Choice, form: Form) -> Came:
             to = form.text("to")
             if not to:
                 raise HTTPException(400, _NO_QUEUE)
-            terms = SendTerms(
-                to=to,
+            return send(
+                imports,
+                chosen.ids,
+                to,
+                who,
                 again=bool(form.text("in_doubt")),
                 confirmation=bool(form.text("confirmation")),
             )
-            return send(imports, chosen.ids, terms, who)
         case ImportAct.DELETE:
             return delete(imports, chosen.ids, who)
 
@@ -457,28 +408,6 @@ def _going_to(imports: FailedImports, destination: str) -> FailedImports:
     if isinstance(going, WrongQueue):
         raise HTTPException(400, f"Nothing can be sent there: {going.reason}.")
     return going
-
-
-def _question(parts: PageParts, act: ImportAct, chosen: Choice, back: str) -> ImportQuestion:
-    button, note = _QUESTIONS[act]
-    at_once = chosen.total if act is ImportAct.AGAIN else len(chosen.ids)
-    # So many at once are looked at one by one; of more, both is asked without a look.
-    is_known = len(chosen.ids) <= PAGE
-    looked = [find_send(parts.db, each) for each in chosen.ids] if is_known else []
-    sends = [each for each in looked if each is not None]
-    return ImportQuestion(
-        act=act,
-        button=button.format(plural(at_once, "failed import")),
-        note=note,
-        error_queue=chosen.error_queue,
-        at_once=at_once,
-        total=chosen.total,
-        fields=chosen.fields,
-        back=back,
-        is_unknown=not is_known,
-        in_doubt=sum(each.send is not None for each in sends),
-        only_confirm=sum(each.only_confirms for each in sends),
-    )
 
 
 def _unknown(parts: PageParts, import_id: str) -> HTTPException:

@@ -19,54 +19,51 @@ from retrier.domain.archive_operation import (
 )
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.decision import AGAIN
-from retrier.domain.failed_message import Disposition, FailedMessageStatus, FailureGroup, Resolution
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.identity import canonical
-from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
+from retrier.domain.retry_operation import RetryRequest, RetryTerms
 from retrier.domain.selection import Selection
+from retrier.domain.wait_reasons import Holding
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 from retrier.store.attempts import ShownAttempt
 from retrier.store.imports import find_send
 from retrier.store.message_details import (
     MessageDetails,
-    MessageMark,
     find_beginning,
     find_body,
     find_listed,
     find_marks,
     find_message,
 )
-from retrier.store.message_history import HistoryLine, find_history
+from retrier.store.message_history import HistoryLine, find_history, put_into_words
 from retrier.store.message_lists import ListedMessage, Page, PageRequest, ShownClaim
 from retrier.store.streams import find_place
 from retrier.store.wait_reasons import find_waits
 from retrier.web.bodies import (
     EXTENSIONS,
     SHOWN,
-    Kind,
-    MoreBytes,
-    ShownBody,
-    bytes_shown,
+    BodyKind,
+    bytes_after,
     packed_as,
     show_body,
-    show_more,
+    show_bytes,
 )
-from retrier.web.event_lines import LONGEST_VALUE, LineShown, tell_line
-from retrier.web.forms import Form, Question, SentForm, local
+from retrier.web.forms import Form, QuestionForm, SentForm, local
 from retrier.web.messages import WITHOUT_OUTCOME
 from retrier.web.page import HEADERS, see_other, show
-from retrier.web.pages import Listing, page_number
+from retrier.web.pages import PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import Asked, look_ahead
-from retrier.web.streams import Waits
-from retrier.web.wording import DISPOSITIONS, STATUSES, number, sentence
+from retrier.web.previews import show_preview
+from retrier.web.streams import link_of_place
+from retrier.web.wording import DISPOSITIONS, STATUSES, first_line, number, sentence
 
 Sentence = Sequence[str | datetime]
 
 
-def tell_state(found: MessageDetails, *, waits: bool) -> Sentence:
+def state_of(found: MessageDetails, *, waits: bool) -> Sentence:
     """Return why the message is as it is, and what happens next.
 
-    Of one that `waits`, for a breaker, in its stream or else, that is told beside.
+    Why one `waits`, for a breaker, in its stream or for another reason, is shown beside.
     """
     message, claim = found.message, found.claim
     match message.status:
@@ -82,7 +79,7 @@ def tell_state(found: MessageDetails, *, waits: bool) -> Sentence:
             return _of_unresolved(message, waits=waits)
 
 
-def tell_badge(message: ListedMessage) -> tuple[str, str]:
+def badge_of(message: ListedMessage) -> tuple[str, str]:
     """Return the state in one word, and its tone."""
     unresolved = message.status is FailedMessageStatus.UNRESOLVED
     if unresolved and message.disposition is not Disposition.MANUAL:
@@ -92,20 +89,20 @@ def tell_badge(message: ListedMessage) -> tuple[str, str]:
 
 def _of_unresolved(message: ListedMessage, *, waits: bool) -> Sentence:
     why = message.disposition_reason
-    told = sentence(why) if why else ""
+    reason = sentence(why) if why else ""
     match message.disposition:
         case Disposition.SCHEDULED if message.retry_at is not None:
             # The time may have passed of one that waits.
             when = "It is due to be tried again at " if waits else "It will be tried again at "
-            return (when, message.retry_at, f": {told}" if told else ".")
+            return (when, message.retry_at, f": {reason}" if reason else ".")
         case Disposition.DEAD:
-            since = f": {told}" if told else "."
+            since = f": {reason}" if reason else "."
             if why is not None and why.endswith(AGAIN):
                 # It was changed by its newest failure, and nobody knows any more when it died.
                 return (f"Dead{since}", _ONLY_A_PERSON)
             return ("Dead since ", message.last_modified, since, _ONLY_A_PERSON)
         case _:
-            ended = f": {told} " if told else ". "
+            ended = f": {reason} " if reason else ". "
             rest = ended.rstrip() if waits else f"{ended}It waits for a person."
             return (f"{_failed(message)}, last at ", message.last_failure, rest)
 
@@ -152,49 +149,19 @@ _MOST_SHOWN = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """One thing that is known of two failures."""
+class Comparison:
+    """Two failures of a message, by their numbers, and what they have in common and what not.
 
-    name: str
-    before: str | None
-    after: str | None
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether it is not the same."""
-        return self.before != self.after
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceLine:
-    """A line of a stack trace: `ins`, `del`, or the same in both."""
-
-    mark: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """Two failures of a message, by their numbers, and what they have in common and what not."""
+    `facts` have their name, and its values before and after. `trace` has the lines of the stack
+    traces, each with its mark: `ins`, `del`, or nothing if it is the same in both.
+    """
 
     before: int
     after: int
     times: tuple[datetime, datetime]
-    pairs: Sequence[Pair]
-    trace: Sequence[TraceLine]
+    facts: Sequence[tuple[str, str | None, str | None]]
+    trace: Sequence[tuple[str, str]]
     has_trace: bool
-
-
-def compare(before: ShownAttempt, after: ShownAttempt, number: int) -> Difference:
-    """Return what changed; `number` is that of the later failure."""
-    return Difference(
-        before=number - 1,
-        after=number,
-        times=(time_of(before), time_of(after)),
-        pairs=list(_pairs(before, after)),
-        trace=list(_trace(before.stack_trace or "", after.stack_trace or "")),
-        has_trace=bool(before.stack_trace or after.stack_trace),
-    )
 
 
 def time_of(failed: ShownAttempt) -> datetime:
@@ -202,11 +169,13 @@ def time_of(failed: ShownAttempt) -> datetime:
     return failed.time_of_failure or failed.received_at
 
 
-def _pairs(before: ShownAttempt, after: ShownAttempt) -> Iterator[Pair]:
+def _facts(
+    before: ShownAttempt, after: ShownAttempt
+) -> Iterator[tuple[str, str | None, str | None]]:
     for name, words in _FIELDS.items():
         one, other = _text(getattr(before, name)), _text(getattr(after, name))
         if one is not None or other is not None:
-            yield Pair(name=words, before=one, after=other)
+            yield words, one, other
 
 
 _FIELDS = {
@@ -231,17 +200,46 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)[:_MOST_SHOWN]
 
 
-def _trace(before: str, after: str) -> Iterator[TraceLine]:
+def _trace(before: str, after: str) -> Iterator[tuple[str, str]]:
     one, other = (text.splitlines()[:_MOST_LINES] for text in (before, after))
     lines = unified_diff(one, other, n=1, lineterm="")
     for line in list(lines)[2:]:
         mark = {"+": "ins", "-": "del"}.get(line[:1], "")
-        yield TraceLine(mark=mark, text="…" if line.startswith("@@") else line[1:])
+        yield mark, "…" if line.startswith("@@") else line[1:]
 
 
 MOST_HEADERS = 200
 LINES = 30
 """Lines of the history on one page."""
+LONGEST_VALUE = 4000
+"""Characters of one text on a page at most."""
+_BAD_LINES = {"failed", "retry_failed", "message_dead", "retry_returned"}
+_GOOD_LINES = {"confirmed", "resolved", "message_resolved"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownHistoryLine:
+    """One thing that happened to a message, as it is shown."""
+
+    at: datetime
+    text: str
+    who: str | None
+    why: str | None
+    operation_id: str | None
+    tone: str
+
+
+def _history_line(line: HistoryLine) -> ShownHistoryLine:
+    kind, text = put_into_words(line)
+    logged, request = line.event, line.request
+    return ShownHistoryLine(
+        at=line.at,
+        text=text[:LONGEST_VALUE],
+        who=logged.who if logged else request.requested_by if request else None,
+        why=request.why if request else None,
+        operation_id=line.operation_id,
+        tone="bad" if kind in _BAD_LINES else "good" if kind in _GOOD_LINES else "",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,15 +253,6 @@ class AttemptRow:
     host: str | None
     is_compared: bool
     compare: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
-    """One header; `more` is how many characters of it are not shown."""
-
-    name: str
-    value: str
-    more: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,93 +274,6 @@ class MessageQuery:
         return {"body": self.body, "compare": self.compare, "history": self.history}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessagePage:
-    """All that the page of a message shows. `may` has the acts that its state allows.
-
-    `seen` is its mark as it was before the page was made: if another one is told, it changed.
-    """
-
-    found: MessageDetails
-    waits: Waits
-    state: Sentence
-    badge: tuple[str, str]
-    may: frozenset[str]
-    attempts: Sequence[AttemptRow]
-    difference: Difference | None
-    headers: Sequence[Header]
-    headers_left_out: int
-    body: ShownBody
-    history: Listing[LineShown]
-    seen: MessageMark | None
-
-    @property
-    def message(self) -> ListedMessage:
-        """The message as lists show it."""
-        return self.found.message
-
-    @property
-    def title(self) -> str:
-        """What failed, in one line."""
-        message = self.message
-        parts = (message.exception_type, message.exception_message or message.failure_reason)
-        said = ": ".join(part for part in parts if part) or "It failed without a reason"
-        return said.strip().split("\n", 1)[0][:200]
-
-    @property
-    def group(self) -> FailureGroup | None:
-        """The group of what failed alike."""
-        of_exception = (each for each in self.found.groups if each.classifier == CLASSIFIERS[0])
-        return next(of_exception, None)
-
-    @property
-    def more_bytes(self) -> MoreBytes | None:
-        """What is shown when more of a body is asked for that is shown as bytes."""
-        path, body = f"/messages/{self.message.unique_message_id}", self.body
-        goes_on = body.kind is Kind.BYTES and body.is_cut and not body.is_unpacked
-        return bytes_shown(body, path) if goes_on else None
-
-    def to(self, **values: str) -> str:
-        """Return the address of this message, shown in another way."""
-        return self.history.to(**values)
-
-
-def message_page(
-    found: MessageDetails,
-    body: ShownBody,
-    history: Page[HistoryLine],
-    query: MessageQuery,
-    waits: Waits,
-    seen: MessageMark | None,
-) -> MessagePage:
-    """Return a message as it is shown."""
-    unique_id = found.message.unique_message_id
-    listing = Listing(
-        rows=[tell_line(each) for each in history.items],
-        total=history.total,
-        number=query.number,
-        path=f"/messages/{unique_id}",
-        values=query.values,
-        size=LINES,
-        page="history",
-    )
-    compared = _compared(found, query.compare)
-    return MessagePage(
-        found=found,
-        waits=waits,
-        state=tell_state(found, waits=waits.any),
-        badge=tell_badge(found.message),
-        may=frozenset(_allowed(found)),
-        attempts=list(_attempts(found, listing, compared)),
-        difference=_difference(found, compared),
-        headers=[_header(name, found.headers[name]) for name in _names(found.headers)],
-        headers_left_out=max(0, len(found.headers) - MOST_HEADERS),
-        body=body,
-        history=listing,
-        seen=seen,
-    )
-
-
 def stage_of(claim: ShownClaim | None) -> ClaimStage:
     """Return how far the retry of a message is."""
     if claim is None:
@@ -382,7 +284,7 @@ def stage_of(claim: ShownClaim | None) -> ClaimStage:
 
 
 def _allowed(found: MessageDetails) -> Iterator[str]:
-    """Yield what may be done; the gateway judges again when it is asked for."""
+    """Yield what may be done; the gateway decides again when it is asked for."""
     message, stage = found.message, stage_of(found.claim)
     status, disposition = message.status, message.disposition
     is_dead = why_not_revive(status, disposition, stage) is None
@@ -412,22 +314,31 @@ def _compared(found: MessageDetails, wanted: str) -> int:
     return place if 1 <= place <= last else last
 
 
-def _difference(found: MessageDetails, place: int) -> Difference | None:
+def _compare(found: MessageDetails, place: int) -> Comparison | None:
+    """Return what changed with the failure at a place; None if none was before it."""
     if place < 1:
         return None
-    attempts = found.attempts
-    return compare(attempts[place - 1], attempts[place], _first_number(found) + place)
+    before, after = found.attempts[place - 1 : place + 1]
+    number = _first_number(found) + place
+    return Comparison(
+        before=number - 1,
+        after=number,
+        times=(time_of(before), time_of(after)),
+        facts=list(_facts(before, after)),
+        trace=list(_trace(before.stack_trace or "", after.stack_trace or "")),
+        has_trace=bool(before.stack_trace or after.stack_trace),
+    )
 
 
 def _attempts(
-    found: MessageDetails, history: Listing[LineShown], compared: int
+    found: MessageDetails, history: PagedList[ShownHistoryLine], compared: int
 ) -> Iterator[AttemptRow]:
     first = _first_number(found)
     for place, each in reversed(list(enumerate(found.attempts))):
         yield AttemptRow(
             number=first + place,
             at=time_of(each),
-            title=_title(each),
+            title=_title(each, "no reason given")[:300],
             decided=_decided(each),
             host=each.host,
             is_compared=place == compared and place > 0,
@@ -435,10 +346,10 @@ def _attempts(
         )
 
 
-def _title(each: ShownAttempt) -> str:
-    parts = (each.exception_type, each.exception_message or each.failure_reason)
-    said = ": ".join(part for part in parts if part) or "no reason given"
-    return said.strip().split("\n", 1)[0][:300]
+def _title(failure: ListedMessage | ShownAttempt, otherwise: str) -> str:
+    """Return what failed, in one line."""
+    parts = (failure.exception_type, failure.exception_message or failure.failure_reason)
+    return first_line(": ".join(part for part in parts if part) or otherwise)
 
 
 def _decided(each: ShownAttempt) -> str | None:
@@ -448,23 +359,19 @@ def _decided(each: ShownAttempt) -> str | None:
     return ": ".join(str(part) for part in parts if part)
 
 
-def _names(headers: Mapping[str, object]) -> Sequence[str]:
-    return sorted(headers, key=str.lower)[:MOST_HEADERS]
-
-
-def _header(name: str, value: object) -> Header:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return Header(
-        name=name[:LONGEST_VALUE],
-        value=text[:LONGEST_VALUE],
-        more=max(0, len(text) - LONGEST_VALUE),
-    )
+def _headers(headers: Mapping[str, object]) -> Iterator[tuple[str, str, int]]:
+    """Yield names and values, and how many characters of each value are left out."""
+    for name in sorted(headers, key=str.lower)[:MOST_HEADERS]:
+        value = headers[name]
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield name[:LONGEST_VALUE], text[:LONGEST_VALUE], max(0, len(text) - LONGEST_VALUE)
 
 
 router = APIRouter(prefix="/messages/{unique_id}")
 
 Wanted = Annotated[MessageQuery, Depends()]
 LONGEST_WHY = 500
+_NO_HISTORY: Page[HistoryLine] = Page(items=(), total=0)
 
 
 @router.get("")
@@ -477,14 +384,49 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
     if found is None:
         raise _unknown(parts, unique_id)
     page = PageRequest(number=query.number, size=LINES)
-    history = find_history(parts.db, unique_id, page, parts.codec, descending=True)
-    # Retention may delete it between two looks; then its history is empty.
-    told = history or Page(items=(), total=0)
+    # Retention may delete it between two reads; then its history is empty.
+    history = find_history(parts.db, unique_id, page, parts.codec, descending=True) or _NO_HISTORY
+    path = f"/messages/{found.message.unique_message_id}"
+    listing = PagedList(
+        rows=[_history_line(each) for each in history.items],
+        total=history.total,
+        number=query.number,
+        path=path,
+        values=query.values,
+        size=LINES,
+        page="history",
+    )
     beginning = find_beginning(parts.db, unique_id, SHOWN)
     body = show_body(beginning, found.body_size, query.body, packed_as(found.properties))
-    waits = Waits(reasons=find_waits(parts.db, unique_id), place=find_place(parts.db, unique_id))
-    view = message_page(found, body, told, query, waits, seen)
-    return show(request, "message.html", view, current="/messages")
+    goes_on = body.kind is BodyKind.BYTES and not body.is_unpacked
+    reasons, place = find_waits(parts.db, unique_id), find_place(parts.db, unique_id)
+    compared = _compared(found, query.compare)
+    badge_text, badge_tone = badge_of(found.message)
+    return show(
+        request,
+        "message.html",
+        current="/messages",
+        found=found,
+        message=found.message,
+        here=path,
+        title=_title(found.message, "It failed without a reason")[:200],
+        group=next((each for each in found.groups if each.classifier == CLASSIFIERS[0]), None),
+        state=state_of(found, waits=bool(reasons)),
+        badge_text=badge_text,
+        badge_tone=badge_tone,
+        may=frozenset(_allowed(found)),
+        waits=[each for each in reasons if each.holding is not Holding.STREAM],
+        place=place,
+        stream_link="" if place is None else link_of_place(place),
+        attempts=list(_attempts(found, listing, compared)),
+        changed=_compare(found, compared),
+        headers=list(_headers(found.headers)),
+        headers_left_out=max(0, len(found.headers) - MOST_HEADERS),
+        body=body,
+        bytes_left=bytes_after(body.shown, body.size) if goes_on else 0,
+        history=listing,
+        seen=seen,
+    )
 
 
 @router.get("/bytes")
@@ -493,10 +435,18 @@ def get_more_bytes(request: Request, unique_id: str, parts: Parts, first: str = 
     found = find_message(parts.db, unique_id, parts.codec)
     if found is None:
         raise _unknown(parts, unique_id)
-    beginning = find_beginning(parts.db, unique_id, SHOWN)
-    path = f"/messages/{found.message.unique_message_id}"
-    view = show_more(beginning, found.body_size, path, first)
-    return show(request, "bytes.html", view, current="/messages")
+    start, last, text = show_bytes(find_beginning(parts.db, unique_id, SHOWN), first)
+    return show(
+        request,
+        "bytes.html",
+        current="/messages",
+        path=f"/messages/{found.message.unique_message_id}",
+        text=text,
+        first=start,
+        last=last,
+        size=found.body_size,
+        bytes_left=bytes_after(last, found.body_size),
+    )
 
 
 @router.get("/body")
@@ -518,21 +468,15 @@ def download_body(unique_id: str, parts: Parts) -> Response:
 @router.get("/retry")
 def preview_retry(request: Request, unique_id: str, parts: Parts, back: str = "") -> Response:
     """Show where a retry would go, and the form that asks for it."""
-    selection = Selection(ids=(_known(parts, unique_id),))
-    previewed = RetryRequest(
-        retry_type=RetryType.SINGLE_MESSAGE,
-        selection=selection,
-        originator="",
-        requested_by="",
-    )
-    to_ask = Asked(
-        request=previewed,
+    return show_preview(
+        request,
+        Selection(ids=(_known(parts, unique_id),)),
         what=f"Message {unique_id}",
         post_to=f"/messages/{unique_id}/retry",
         back=local(back, f"/messages/{unique_id}"),
+        current="/messages",
         asks_where=True,
     )
-    return show(request, "retry.html", look_ahead(parts, to_ask), current="/messages")
 
 
 @router.post("/retry")
@@ -545,7 +489,7 @@ def retry(unique_id: str, parts: Parts, form: SentForm) -> Response:
 
 @router.post("/revive")
 def revive(unique_id: str, parts: Parts, form: SentForm) -> Response:
-    """Retry a dead message; its failures are counted anew."""
+    """Retry a dead message; its failures are counted from one again."""
     request = _to_retry(parts, unique_id, form, "revive")
     made = parts.gateway.revive(request, unique_id)
     if isinstance(made, ActRefusal):
@@ -557,7 +501,7 @@ def revive(unique_id: str, parts: Parts, form: SentForm) -> Response:
 def ask_again(request: Request, unique_id: str, parts: Parts) -> Response:
     """Ask before a message is retried whose retry has no outcome yet."""
     question = _question(parts, unique_id, "again", "Retry it again", WITHOUT_OUTCOME)
-    return show(request, "question.html", question, current="/messages")
+    return show(request, "question.html", current="/messages", question=question)
 
 
 @router.post("/again")
@@ -573,7 +517,7 @@ def ask_resolve(request: Request, unique_id: str, parts: Parts) -> Response:
     """Ask before a message is resolved by hand."""
     text = "It counts as dealt with, and is never retried. It cannot be undone."
     question = _question(parts, unique_id, "resolve", "Resolve it", text)
-    return show(request, "question.html", question, current="/messages")
+    return show(request, "question.html", current="/messages", question=question)
 
 
 @router.get("/dead")
@@ -582,7 +526,7 @@ def ask_dead(request: Request, unique_id: str, parts: Parts) -> Response:
     text = "It is given up: neither automatic nor bulk retries take it. A person can revive it."
     question = _question(parts, unique_id, "dead", "Declare it dead", text, why="needed")
     question = replace(question, reasons=sorted(BUILT_IN))
-    return show(request, "question.html", question, current="/messages")
+    return show(request, "question.html", current="/messages", question=question)
 
 
 @router.post("/dead")
@@ -636,9 +580,9 @@ def _check_destination(parts: PageParts, destination: str) -> None:
 
 def _question(
     parts: PageParts, unique_id: str, act: str, name: str, text: str, why: str = "asked"
-) -> Question:
+) -> QuestionForm:
     _known(parts, unique_id)
-    return Question(
+    return QuestionForm(
         title=f"{name}?",
         what=f"Message {unique_id}",
         post_to=f"/messages/{unique_id}/{act}",

@@ -8,11 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
 from retrier.domain.archive_operation import Act
-from retrier.domain.comments import Comment
-from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical
 from retrier.domain.outcomes import OUTCOME_WORDS
-from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
+from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.http.filters import FilterQuery
 from retrier.store.archive_lists import plan_act
@@ -24,20 +23,20 @@ from retrier.store.wait_reasons import why_listed_wait
 from retrier.web.filters import (
     ANY_STATUS,
     Selected,
+    group_title,
     only_status,
     read_address,
+    read_selected,
     select,
     select_all,
-    sent,
-    title_of,
     understand,
 )
-from retrier.web.forms import LATER, Question, SentForm, ask_about, local
+from retrier.web.forms import QuestionForm, SentForm, local
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import Asked, look_ahead
-from retrier.web.wording import ACTS, DISPOSITIONS, RESOLUTIONS, STATUSES
+from retrier.web.previews import show_preview
+from retrier.web.wording import ACTS, DISPOSITIONS, STATUSES, plural
 
 DEFAULT_SORT = Sort.TIME_OF_FAILURE
 
@@ -97,82 +96,6 @@ class Token:
     moment: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageRow:
-    """One message: the cause first, then where, then what happens next."""
-
-    unique_id: str
-    title: str
-    said: str | None
-    message_type: str | None
-    queue: str
-    attempts: int
-    last_failure: datetime
-    next_words: str
-    tone: str
-    next_at: datetime | None
-    why: str | None
-    may_be_retried: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownGroup:
-    """The group whose messages are listed, with what a person wrote about it."""
-
-    group_id: str
-    title: str
-    comment: Comment | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageList:
-    """All that the page of messages shows.
-
-    `since` is the failure number up to which failures can be in it. `everything` says whether all
-    that matches can be selected. `acts` are the names of what can be done, by their words in forms.
-    `group` is there if the list shows one group.
-    """
-
-    listing: Listing[MessageRow]
-    query: FilterQuery
-    order: Order
-    tokens: Sequence[Token]
-    status: str
-    since: int
-    everything: bool
-    acts: Mapping[str, str]
-    group: ShownGroup | None = None
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether a failure that is new need not be in this list."""
-        return bool(self.tokens) or self.status != FailedMessageStatus.UNRESOLVED
-
-    @property
-    def status_names(self) -> Mapping[str, str]:
-        """The statuses to choose from."""
-        return STATUS_NAMES
-
-    @property
-    def disposition_names(self) -> Mapping[str, str]:
-        """What can happen next, to choose from."""
-        return DISPOSITION_NAMES
-
-    @property
-    def sort_names(self) -> Mapping[str, str]:
-        """What the list can be sorted by."""
-        return SORT_NAMES
-
-    def with_status(self, status: str) -> str:
-        """Return the address of the list with another status."""
-        return self.listing.to(status=status)
-
-    def sorted_by(self, sort: str) -> str:
-        """Return the address of the list sorted so; the other way round if it is so already."""
-        turned = sort == self.order.sort and self.order.descending
-        return self.listing.to(sort=sort, direction="asc" if turned else "")
-
-
 def status_of(shown: Selection) -> str:
     """Return the status that a list shows; empty if it shows some, and not all."""
     if shown.statuses is None:
@@ -186,7 +109,7 @@ def acts_on(shown: Selection) -> Mapping[str, str]:
 
 
 def tokens(
-    query: FilterQuery, shown: Selection, listing: Listing[MessageRow], title: str | None
+    query: FilterQuery, shown: Selection, listing: PagedList[ListedMessage], title: str | None
 ) -> Iterator[Token]:
     """Return the conditions without the status; `title` is that of the group."""
     named = {
@@ -208,42 +131,6 @@ def tokens(
             )
 
 
-def row(found: ListedMessage, waits: str | None = None) -> MessageRow:
-    """Return a message as a row; `waits` says what holds it, if anything does."""
-    words, tone = describe_next(found)
-    said = found.exception_message or found.failure_reason
-    scheduled = _is(found, Disposition.SCHEDULED)
-    return MessageRow(
-        unique_id=found.unique_message_id,
-        title=found.exception_type or found.failure_reason or "no reason given",
-        said=said.strip().split("\n", 1)[0] if said and found.exception_type else None,
-        message_type=found.message_type,
-        queue=found.queue,
-        attempts=found.attempts,
-        last_failure=found.last_failure,
-        next_words=words,
-        tone=tone,
-        next_at=found.retry_at if scheduled else None,
-        why=(waits or found.disposition_reason)
-        if found.status is FailedMessageStatus.UNRESOLVED
-        else None,
-        may_be_retried=found.status is FailedMessageStatus.UNRESOLVED,
-    )
-
-
-def describe_next(found: ListedMessage) -> tuple[str, str]:
-    """Return in few words what happens next with a message, and the tone of these words."""
-    if found.status is FailedMessageStatus.UNRESOLVED:
-        return DISPOSITIONS[found.disposition]
-    words, tone = STATUSES[found.status]
-    return words if found.resolution is None else RESOLUTIONS[found.resolution], tone
-
-
-def _is(found: ListedMessage, disposition: Disposition) -> bool:
-    unresolved = found.status is FailedMessageStatus.UNRESOLVED
-    return unresolved and found.disposition is disposition
-
-
 router = APIRouter(prefix="/messages")
 
 Filter = Annotated[FilterQuery, Depends(read_address)]
@@ -259,32 +146,40 @@ def get_messages(
     page: str = "",
 ) -> Response:
     """List the messages that match."""
-    shown, order = understand(query), _order(sort, direction)
-    # Before the list is read: a failure that comes meanwhile is told as new, though it may be there.
+    selection, order = understand(query), _order(sort, direction)
+    # Before the list is read: a failure that comes meanwhile counts as new, though it may be there.
     since = last_number(parts.db)
     wanted = PageRequest(number=page_number(page), size=PAGE)
-    found = list_messages(parts.db, shown, order, wanted, parts.codec)
-    waits = why_listed_wait(parts.db, found.items)
-    listing = Listing(
-        rows=[row(each, waits.get(each.unique_message_id)) for each in found.items],
+    found = list_messages(parts.db, selection, order, wanted, parts.codec)
+    listing = PagedList(
+        rows=found.items,
         total=found.total,
         number=wanted.number,
         path="/messages",
         values=query.values | _values(order),
     )
-    group = _group(parts, query.group)
-    view = MessageList(
+    title, group_id = group_title(parts, query.group), canonical(query.group)
+    comments = {} if title is None else find_comments(parts.db, [group_id])
+    return show(
+        request,
+        "messages.html",
+        current="/messages",
         listing=listing,
         query=query,
         order=order,
-        tokens=list(tokens(query, shown, listing, group.title if group else None)),
-        status=status_of(shown),
+        tokens=list(tokens(query, selection, listing, title)),
+        shown_status=status_of(selection),
         since=since,
-        everything=select_all(query) is not None,
-        acts=acts_on(shown),
-        group=group,
+        waits=why_listed_wait(parts.db, found.items),
+        may_select_all=select_all(query) is not None,
+        acts=acts_on(selection),
+        group_id=group_id,
+        group_title=title,
+        comment=comments.get(group_id),
+        status_names=STATUS_NAMES,
+        disposition_names=DISPOSITION_NAMES,
+        sort_names=SORT_NAMES,
     )
-    return show(request, "messages.html", view, current="/messages")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,21 +205,28 @@ def ask_about_selected(
         raise HTTPException(400, UNFIT.format(ACTS[chosen.act]))
     match chosen.act:
         case "retry":
-            view = look_ahead(parts, _to_retry(selected, back))
-            return show(request, "retry.html", view, current="/messages")
+            return show_preview(
+                request,
+                selected.selection,
+                what=selected.words,
+                post_to="/messages/retry",
+                back=back,
+                current="/messages",
+                fields=selected.fields,
+            )
         case "archive" | "unarchive" | "resolve":
             question = _question(parts, Act(chosen.act), selected, back)
         case "again":
             question = _ask_again(parts, selected, back)
         case _:
             raise HTTPException(400, f"Nothing is called {chosen.act[:100]} here.")
-    return show(request, "question.html", question, current="/messages")
+    return show(request, "question.html", current="/messages", question=question)
 
 
 @router.post("/retry")
 def retry(parts: Parts, form: SentForm) -> Response:
     """Ask for a retry of what the preview counted."""
-    selected = sent(parts, form)
+    selected = read_selected(parts, form)
     terms = RetryTerms(rate=form.rate, drop_headers=form.drop_headers)
     request = form.retry(selected.selection, f"retry of {selected.words}", terms)
     made = parts.gateway.retry(form.planned(request))
@@ -334,7 +236,7 @@ def retry(parts: Parts, form: SentForm) -> Response:
 @router.post("/again")
 def retry_again(parts: Parts, form: SentForm) -> Response:
     """Stop waiting for the outcome of retries, and send the messages back once more."""
-    selected = sent(parts, form)
+    selected = read_selected(parts, form)
     chosen = selected.selection
     named = chosen if chosen.ids is not None else Selection(ids=())
     request = form.retry(named, f"retry of {selected.words} again", RetryTerms())
@@ -349,58 +251,36 @@ def act_on_selected(act: Act, parts: Parts, form: SentForm) -> Response:
     """Archive, unarchive or resolve what the preview counted."""
     if act is Act.RELEASE:
         raise HTTPException(404, "No page has this address.")
-    selected = sent(parts, form)
+    selected = read_selected(parts, form)
     counted = form.counted(act, selected.selection)
     request = form.archive(act, counted, f"{act} of {selected.words}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", "/messages"))
 
 
-def _to_retry(selected: Selected, back: str) -> Asked:
-    request = RetryRequest(
-        retry_type=type_of(selected.selection),
-        selection=selected.selection,
-        originator=selected.words,
-        requested_by="",
-    )
-    return Asked(
-        request=request,
-        what=selected.words,
-        post_to="/messages/retry",
-        back=back,
-        fields=selected.fields,
-    )
-
-
-def _group(parts: PageParts, group: str) -> ShownGroup | None:
-    title = title_of(parts, group)
-    if title is None:
-        return None
-    key = canonical(group)
-    comment = find_comments(parts.db, [key]).get(key)
-    return ShownGroup(group_id=key, title=title, comment=comment)
-
-
-def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> Question:
+def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> QuestionForm:
     planned = plan_act(parts.db, act, selected.selection, time_before(parts.db, timedelta(0)))
-    base = Question(
-        title="",
-        what="",
+    count = planned.preview.total
+    name = f"{ACTS[act]} {plural(count, 'message')}" if count else ""
+    return QuestionForm(
+        title=f"{name}?" if name else "Nothing would be changed",
+        what=selected.words,
         post_to=f"/messages/{act}",
         back=back,
-        button="",
-        notes=() if selected.selection.ids is not None else (LATER,),
+        button=name,
+        text=_WHAT[act] if name else "",
+        left_out=planned.preview.skipped_because,
+        notes=() if selected.selection.ids is not None else (_LATER,),
         fields={**selected.fields, "plan": planned.plan.token},
     )
-    return ask_about(act, selected.words, planned.preview, base)
 
 
-def _ask_again(parts: PageParts, selected: Selected, back: str) -> Question:
+def _ask_again(parts: PageParts, selected: Selected, back: str) -> QuestionForm:
     chosen, at = selected.selection, time_before(parts.db, timedelta(0))
     planned = plan_act(parts.db, Act.RELEASE, chosen, at)
     count = len(chosen.ids) if chosen.ids is not None else planned.preview.total
-    words = "1 message" if count == 1 else f"{count:,} messages"
-    return Question(
+    words = plural(count, "message")
+    return QuestionForm(
         title=f"Retry {words} again?",
         what=selected.words,
         post_to="/messages/again",
@@ -410,6 +290,14 @@ def _ask_again(parts: PageParts, selected: Selected, back: str) -> Question:
         fields={**selected.fields, "plan": planned.plan.token},
     )
 
+
+_WHAT = {
+    Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone "
+    "until they are deleted, `retention.archived` after this: 10 days by default.",
+    Act.UNARCHIVE: "They are unresolved again.",
+    Act.RESOLVE: "They count as dealt with, and are never retried. It cannot be undone.",
+}
+_LATER = "What fails from now on is left as it is."
 
 UNFIT = "{} is no act for the messages that this list shows. Choose another status."
 

@@ -1,17 +1,14 @@
-"""Retry operations and batches as lines: how far, how fast, how long still, and why one waits."""
+"""Retry operations as lines: how far, how fast, how long still, and why one waits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from retrier.domain.outcomes import OUTCOME_WORDS
-from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryOperationState
 from retrier.domain.schedule import Schedule
 from retrier.domain.wait_reasons import CLEAR, Obstacles, estimate_end, why_it_waits
-from retrier.store.batches import BatchCount, BatchDetails
-from retrier.store.message_lists import ShownClaim
-from retrier.web.wording import ago, duration, number, plural, sentence
+from retrier.web.wording import ago, capital, duration, number, plural, sentence
 
 _OVER = (RetryOperationState.COMPLETED, RetryOperationState.CANCELLED)
 
@@ -49,7 +46,7 @@ def operation_line(
     waits = None if is_paced else why_it_waits(shown, at, schedule, obstacles)
     return OperationLine(
         operation_id=shown.operation_id,
-        title=shown.originator[:1].upper() + shown.originator[1:],
+        title=capital(shown.originator),
         requested_by=shown.requested_by,
         why=shown.why,
         state=_state(shown, waits),
@@ -65,7 +62,7 @@ def operation_line(
 
 
 MOMENT = timedelta(seconds=5)
-"""A shorter wait is none that one must know: between two cuts at a rate."""
+"""A shorter wait is not shown: it lies between two cuts at a rate."""
 
 
 def _is_paced(shown: RetryOperation, at: datetime) -> bool:
@@ -138,59 +135,3 @@ def _words_ended(shown: RetryOperation) -> Iterator[str]:
         yield f"{number(shown.skipped)} skipped"
     if shown.failed:
         yield f"{number(shown.failed)} could not be sent"
-
-
-SHOWN_CLAIMS = 20
-
-_STAGES = {
-    RetryBatchStatus.MARKING: "Its messages are being claimed. None of them is sent yet.",
-    RetryBatchStatus.STAGING: "Copies are being put into the staging queue.",
-    RetryBatchStatus.FORWARDING: "Its copies are being sent to their queues, one after another.",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchView:
-    """One batch. `claims` are the first of those in doubt; `doubt` says what that means."""
-
-    batch_id: str
-    operation_id: str
-    status: str
-    stage: str
-    text: str
-    reason: str | None
-    not_before: datetime | None
-    since: datetime
-    in_doubt: int
-    doubt: str
-    claims: Sequence[ShownClaim]
-
-
-def batch_view(counted: BatchCount, found: BatchDetails | None = None) -> BatchView:
-    """Return a batch as people see it."""
-    batch = counted.batch
-    return BatchView(
-        batch_id=batch.batch_id,
-        operation_id=batch.operation_id,
-        status=batch.status.value,
-        stage=_STAGES[batch.status],
-        text=f"{number(counted.forwarded)} of {plural(counted.claims, 'message')} sent",
-        reason=None if batch.reason is None else sentence(batch.reason),
-        not_before=batch.not_before,
-        since=batch.created_at,
-        in_doubt=counted.in_doubt,
-        doubt=_doubt(counted.in_doubt),
-        claims=() if found is None else found.in_doubt[:SHOWN_CLAIMS],
-    )
-
-
-def _doubt(count: int) -> str:
-    if count == 0:
-        return "Nothing is in doubt."
-    verb = "is" if count == 1 else "are"
-    return (
-        f"{plural(count, 'message')} {verb} in doubt: handed to the broker, and it is not recorded yet "
-        "whether it has them. While the processor works this lasts for a moment. After a crash or a "
-        "lost connection they may be sent once more, under the same retry id: by that a consumer "
-        "can drop the second copy."
-    )

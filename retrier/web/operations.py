@@ -1,14 +1,14 @@
 """Retry operations: all of them, one of them, and what a person may do to it while it runs."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from retrier.domain.outcomes import OUTCOME_WORDS, RetryOutcome
+from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import (
     ALIVE,
     CanaryState,
@@ -28,145 +28,36 @@ from retrier.domain.streams import tells_held
 from retrier.domain.wait_reasons import estimate_end
 from retrier.store.archive_lists import find_archive_operation
 from retrier.store.batches import BatchDetails, find_batch
-from retrier.store.event_log import EventFilter, LoggedEvent, list_newest_events
+from retrier.store.event_log import EventFilter, list_newest_events
 from retrier.store.message_lists import PageRequest
 from retrier.store.operation_lists import (
-    ListedOperations,
     OperationDetails,
     find_operation,
     list_operations,
 )
 from retrier.web.counts import Snapshot
-from retrier.web.event_lines import EventLine, event_lines
-from retrier.web.forms import Confirmation, Form, SentForm
-from retrier.web.operation_lines import BatchView, OperationLine, batch_view, operation_line
+from retrier.web.forms import ConfirmationForm, Form, SentForm
+from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.page import see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.wording import Fact, duration, number, plural, sentence, time_facts
+from retrier.web.wording import Fact, capital, duration, number, plural, sentence, time_facts
 
 PATH = "/operations"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationList:
-    """All that the list shows. `open_now` are alive, wherever in the list they stand."""
-
-    standing: OperationLine | None
-    open_now: Sequence[OperationLine]
-    listing: Listing[OperationLine]
-
-
-def operation_list(found: Snapshot, listed: ListedOperations, page: PageRequest) -> OperationList:
-    """Return one page of operations; what became of their retries is as it was last counted."""
-    alive = {each.operation_id: each for each in found.work.queue.operations}
-    others = [each for each in listed.page.items if not each.is_standing]
-    standing = [each for each in (*listed.page.items, *alive.values()) if each.is_standing]
-    first = page.number == 1
-    hidden = set(alive) - {each.operation_id for each in others}
-    has_standing = 1 if standing else 0
-
-    def line(each: RetryOperation) -> OperationLine:
-        schedule = listed.schedule or found.work.queue.schedule
-        return operation_line(each, found.at, schedule, listed.obstacles)
-
-    return OperationList(
-        standing=line(standing[0]) if standing and first else None,
-        open_now=[line(alive[key]) for key in sorted(hidden) if not alive[key].is_standing]
-        if first
-        else (),
-        listing=Listing(
-            rows=[line(each) for each in others],
-            total=max(0, listed.page.total - has_standing),
-            number=page.number,
-            path=PATH,
-            values={},
-            size=PAGE,
-        ),
-    )
-
-
 SHOWN_SKIPPED = 100
 """Skipped ids that are shown one by one."""
+SHOWN_CLAIMS = 20
+"""Claims in doubt that are shown one by one."""
+STAGES = {
+    RetryBatchStatus.MARKING: "Its messages are being claimed. None of them is sent yet.",
+    RetryBatchStatus.STAGING: "Copies are being put into the staging queue.",
+    RetryBatchStatus.FORWARDING: "Its copies are being sent to their queues, one after another.",
+}
+"""What is done with a batch, by its status."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationPage:
-    """All that the page of an operation shows. `refused` says why it cannot be cancelled.
-
-    `look_at` has the pages that say more of what it waits for, by name.
-    """
-
-    line: OperationLine
-    asked: Sequence[Fact]
-    progress: Sequence[Fact]
-    rate: int | None
-    may_pause: bool
-    may_resume: bool
-    may_cancel: bool
-    refused: str | None
-    to_acknowledge: bool
-    waits: str | None
-    look_at: Mapping[str, str]
-    canary: str | None
-    canary_tone: str
-    batch: BatchView | None
-    skipped: Sequence[tuple[str, str]]
-    skipped_because: Mapping[str, int]
-    skipped_in_all: int
-    dead: int
-    dead_link: str
-    events: Sequence[EventLine]
-
-    @property
-    def may_steer(self) -> bool:
-        """Whether its rate may be changed."""
-        return self.may_pause or self.may_resume
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundOperation:
-    """What was read of it: itself, its batch alive, and the last lines of the event log about it."""
-
-    details: OperationDetails
-    batch: BatchDetails | None
-    events: Sequence[LoggedEvent]
-
-
-def operation_page(found: FoundOperation, known: Snapshot) -> OperationPage:
-    """Return the page."""
-    details = found.details
-    shown = details.operation
-    line = operation_line(shown, details.at, details.schedule, details.obstacles)
-    paused = shown.state is RetryOperationState.PAUSED
-    steered = refuse_now(shown, Pause()) is None
-    waits = line.waits or (details.batch_reason and sentence(details.batch_reason))
-    return OperationPage(
-        line=line,
-        asked=list(_asked(shown)),
-        progress=list(_progress(details)),
-        rate=shown.rate,
-        may_pause=steered and not paused,
-        may_resume=steered and paused,
-        may_cancel=shown.state in ALIVE and not shown.cancel_asked and not shown.is_standing,
-        refused=refuse_now(shown, Cancel()) if shown.is_standing else None,
-        to_acknowledge=line.is_over and shown.acknowledged_at is None,
-        waits=waits,
-        look_at=_look_at(waits or "", known),
-        canary=_canary(details),
-        canary_tone=_canary_tone(shown),
-        batch=None if found.batch is None else batch_view(found.batch.counted, found.batch),
-        skipped=list(details.skipped.items())[:SHOWN_SKIPPED],
-        skipped_because=Counter(details.skipped.values()),
-        skipped_in_all=shown.skipped,
-        dead=shown.dead_left_out,
-        dead_link=messages_link(shown, disposition="dead"),
-        events=event_lines(found.events),
-    )
-
-
-def _look_at(why: str, known: Snapshot) -> Mapping[str, str]:
-    """Return the pages of breakers and streams if the reason is about such a thing."""
+def _pages_about(why: str, known: Snapshot) -> Mapping[str, str]:
+    """Return the pages of breakers and streams if a reason to wait is about such a thing."""
     names = (f"`{each.key.name}`" for each in known.breakers.waiting)
     found = {"Breakers": "/breakers"} if any(name in why for name in names) else {}
     return found | ({"Streams": "/streams?held=1"} if tells_held(why) else {})
@@ -228,8 +119,7 @@ def _progress(details: OperationDetails) -> Iterator[Fact]:
     for outcome, count in shown.outcomes_shown.items():
         name = OUTCOME_WORDS[outcome]
         link = outcome_link(shown, outcome) if count else None
-        named = name[:1].upper() + name[1:]
-        yield Fact(name=named, value=number(count), live=f"{live}/{outcome}", link=link)
+        yield Fact(name=capital(name), value=number(count), live=f"{live}/{outcome}", link=link)
     yield Fact(name="Skipped", value=number(shown.skipped), live=f"{live}/skipped")
     yield Fact(name="Could not be sent", value=number(shown.failed), live=f"{live}/failed")
     yield Fact(name="Remaining", value=number(shown.remaining), live=f"{live}/remaining")
@@ -269,21 +159,16 @@ def _canary(details: OperationDetails) -> str | None:
     )
 
 
-def _canary_tone(shown: RetryOperation) -> str:
-    failed = shown.canary is not None and shown.canary.state is CanaryState.FAILED
-    return "bad" if failed else "wait"
-
-
 _PAUSE = "Pause it instead: it stays paused until somebody resumes it."
 
 
-def cancelling(found: OperationDetails, batch: BatchDetails | None) -> Confirmation:
+def cancel_form(found: OperationDetails, batch: BatchDetails | None) -> ConfirmationForm:
     """Return the question; nothing is asked where a cancel would be refused."""
     shown = found.operation
     address = f"/operations/{shown.operation_id}"
     why_not = "it is cancelled already" if shown.cancel_asked else refuse_now(shown, Cancel())
     if why_not is not None:
-        return Confirmation(
+        return ConfirmationForm(
             title="It cannot be cancelled",
             lead=sentence(why_not),
             act="",
@@ -292,9 +177,9 @@ def cancelling(found: OperationDetails, batch: BatchDetails | None) -> Confirmat
             notes=[_PAUSE] if shown.is_standing else [],
             is_empty=True,
         )
-    return Confirmation(
+    return ConfirmationForm(
         title="Cancel this operation?",
-        lead=shown.originator[:1].upper() + shown.originator[1:],
+        lead=capital(shown.originator),
         act=f"Cancel it, and leave {plural(shown.remaining, 'message')} unsent",
         post_to=f"{address}/cancel",
         back=address,
@@ -317,9 +202,8 @@ def _counts(found: OperationDetails, batch: BatchDetails | None) -> list[str]:
     return counts
 
 
-router = APIRouter(prefix="/operations")
+router = APIRouter(prefix=PATH)
 
-_PLACE = "/operations"
 _EVENTS = 12
 """Lines of the event log that the page of one operation shows, the newest ones."""
 
@@ -330,8 +214,32 @@ PageText = Annotated[str, Query(alias="page")]
 def get_operations(request: Request, parts: Parts, page: PageText = "") -> Response:
     """List the operations, newest first; the standing one and those that are open come before."""
     wanted = PageRequest(number=page_number(page), size=PAGE)
-    view = operation_list(parts.counts.look(), list_operations(parts.db, wanted), wanted)
-    return show(request, "operations.html", view, current=_PLACE)
+    known, listed = parts.counts.snapshot(), list_operations(parts.db, wanted)
+    alive = {each.operation_id: each for each in known.work.queue.operations}
+    others = [each for each in listed.page.items if not each.is_standing]
+    standing = [each for each in (*listed.page.items, *alive.values()) if each.is_standing]
+    hidden = sorted(set(alive) - {each.operation_id for each in others})
+    is_first = wanted.number == 1
+
+    def line(each: RetryOperation) -> OperationLine:
+        # What became of its retries is as it was last counted.
+        schedule = listed.schedule or known.work.queue.schedule
+        return operation_line(each, known.at, schedule, listed.obstacles)
+
+    return show(
+        request,
+        "operations.html",
+        current=PATH,
+        standing=line(standing[0]) if standing and is_first else None,
+        open_now=[line(alive[key]) for key in hidden if is_first and not alive[key].is_standing],
+        listing=PagedList(
+            rows=[line(each) for each in others],
+            total=max(0, listed.page.total - bool(standing)),
+            number=wanted.number,
+            path=PATH,
+            values={},
+        ),
+    )
 
 
 @router.get("/{operation_id}")
@@ -340,19 +248,43 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
     found = find_operation(parts.db, operation_id)
     if found is None:
         return _find_elsewhere(parts, operation_id)
-    key = found.operation.operation_id
+    shown, key = found.operation, found.operation.operation_id
     events = list_newest_events(parts.db, _EVENTS, EventFilter(operation_id=key))
-    read = FoundOperation(details=found, batch=_batch(parts, found), events=events)
-    view = operation_page(read, parts.counts.look())
-    return show(request, "operation.html", view, current=_PLACE)
+    batch, known = _batch(parts, found), parts.counts.snapshot()
+    line = operation_line(shown, found.at, found.schedule, found.obstacles)
+    waits = line.waits or (found.batch_reason and sentence(found.batch_reason))
+    may_steer = refuse_now(shown, Pause()) is None
+    return show(
+        request,
+        "operation.html",
+        current=PATH,
+        operation=shown,
+        line=line,
+        asked=_asked(shown),
+        how_far=_progress(found),
+        may_steer=may_steer,
+        may_pause=may_steer and shown.state is not RetryOperationState.PAUSED,
+        may_cancel=shown.state in ALIVE and not shown.cancel_asked and not shown.is_standing,
+        refused=refuse_now(shown, Cancel()) if shown.is_standing else None,
+        waits=waits,
+        pages_about=_pages_about(waits or "", known),
+        canary=_canary(found),
+        batch=batch,
+        stages=STAGES,
+        claims=() if batch is None else batch.in_doubt[:SHOWN_CLAIMS],
+        skipped=list(found.skipped.items())[:SHOWN_SKIPPED],
+        skipped_because=Counter(found.skipped.values()),
+        dead_link=messages_link(shown, disposition="dead"),
+        events=events,
+    )
 
 
 @router.get("/{operation_id}/cancel")
 def ask_before_cancel(request: Request, operation_id: str, parts: Parts) -> Response:
     """Say what a cancel would end, and ask for it."""
     found = _found(parts, operation_id)
-    view = cancelling(found, _batch(parts, found))
-    return show(request, "confirm.html", view, current=_PLACE)
+    form = cancel_form(found, _batch(parts, found))
+    return show(request, "confirm.html", current=PATH, form=form)
 
 
 @router.post("/{operation_id}/cancel")
@@ -386,7 +318,7 @@ def acknowledge(operation_id: str, parts: Parts, form: SentForm) -> Response:
     """Take note that it is over, and with it others that were asked for in the same words."""
     shown = _found(parts, operation_id).operation
     _acknowledge(parts, shown, form.requested_by)
-    return see_other(form.next("dismissed", f"{_PLACE}/{shown.operation_id}"))
+    return see_other(form.next("dismissed", f"{PATH}/{shown.operation_id}"))
 
 
 def _acknowledge(parts: PageParts, shown: RetryOperation, who: str) -> None:
@@ -403,7 +335,7 @@ def _steer(parts: PageParts, form: Form, operation_id: str, order: Order, done: 
         if came_to is SteeringRefusal.UNKNOWN:
             raise HTTPException(404, f"No operation has the id {operation_id[:100]}.")
         raise HTTPException(409, f"The operation is left as it is: {came_to}.")
-    return see_other(form.next(done, f"{_PLACE}/{came_to.operation_id}"))
+    return see_other(form.next(done, f"{PATH}/{came_to.operation_id}"))
 
 
 def _found(parts: PageParts, operation_id: str) -> OperationDetails:

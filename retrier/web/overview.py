@@ -9,11 +9,10 @@ from fastapi import APIRouter, Request, Response
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
 from retrier.domain.processor_work import WaitingFor, find_work
-from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.domain.wait_reasons import estimate_end
-from retrier.web.counts import CountLine, Minute, Snapshot, Trouble
-from retrier.web.groups import GroupRow, group_prefix, list_rows
-from retrier.web.operation_lines import OperationLine, operation_line
+from retrier.web.counts import Minute, Snapshot, Trouble
+from retrier.web.groups import group_prefix, list_rows
+from retrier.web.operation_lines import operation_line
 from retrier.web.page import show
 from retrier.web.parts import Parts
 from retrier.web.streams import tell_held_in_all
@@ -65,7 +64,7 @@ def _of_what_waits(found: Snapshot) -> Iterator[str]:
 
 
 LATELY = timedelta(minutes=5)
-"""Failures of this time are told beside those that are unresolved."""
+"""Failures of this time are counted beside those that are unresolved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,52 +149,25 @@ SPANS: Mapping[str, tuple[str, timedelta]] = {
 _KINDS = ("failed", "sent", "confirmed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bar:
-    """One bar; `kind` is its class."""
+def plot(minutes: Sequence[Minute], now: datetime, span: str) -> dict[str, object]:
+    """Return what the plot of a span that ends now shows: bars, their scale, and it in words.
 
-    kind: str
-    x: int
-    y: int
-    height: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plot:
-    """Bars, their scale, and the same in words and numbers for those who do not see them."""
-
-    title: str
-    span: str
-    width: int
-    height: int
-    bars: Sequence[Bar]
-    most: int
-    begins: datetime
-    ends: datetime
-    slot: timedelta
-    words: str
-    slots: Sequence[Minute]
-
-
-def plot(minutes: Sequence[Minute], now: datetime, span: str) -> Plot:
-    """Return the plot of a span that ends now."""
+    A bar has its kind, which is its class, and where it stands: x, y and height.
+    """
     title, slot = SPANS[span]
     begins = now - SLOTS * slot
     slots = _slots(minutes, begins, slot)
     most = max((max(each.failed, each.sent, each.confirmed) for each in slots), default=0)
-    return Plot(
-        title=title,
-        span=span,
-        width=SLOTS * _SLOT,
-        height=HEIGHT,
-        bars=list(_bars(slots, begins, slot, most)),
-        most=most,
-        begins=begins,
-        ends=now,
-        slot=slot,
-        words=_words(title, slots),
-        slots=slots,
-    )
+    return {
+        "title": title,
+        "span": span,
+        "width": SLOTS * _SLOT,
+        "height": HEIGHT,
+        "bars": list(_bars(slots, begins, slot, most)),
+        "most": most,
+        "words": _words(title, slots),
+        "slots": slots,
+    }
 
 
 def _slots(minutes: Sequence[Minute], begins: datetime, slot: timedelta) -> Sequence[Minute]:
@@ -213,14 +185,16 @@ def _slots(minutes: Sequence[Minute], begins: datetime, slot: timedelta) -> Sequ
     return [found[place] for place in sorted(found)]
 
 
-def _bars(slots: Sequence[Minute], begins: datetime, slot: timedelta, most: int) -> Iterator[Bar]:
+def _bars(
+    slots: Sequence[Minute], begins: datetime, slot: timedelta, most: int
+) -> Iterator[tuple[str, int, int, int]]:
     for each in slots:
         left = round((each.at - begins) / slot) * _SLOT
         for place, kind in enumerate(_KINDS):
             value = getattr(each, kind)
             if value:
                 height = max(_LEAST, round(value / most * (HEIGHT - _LEAST)))
-                yield Bar(kind=kind, x=left + 1 + place * _BAR, y=HEIGHT - height, height=height)
+                yield kind, left + 1 + place * _BAR, HEIGHT - height, height
 
 
 def _words(title: str, slots: Sequence[Minute]) -> str:
@@ -237,94 +211,27 @@ MOST_QUEUES = 10
 MOST_BREAKERS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """Something that a person should know; `tone` is `bad` or `wait`."""
-
-    text: str
-    tone: str = "wait"
-    link: str | None = None
-    link_name: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Overview:
-    """All that the overview shows."""
-
-    headline: str
-    lead: str
-    unresolved: int
-    is_well: bool
-    tiles: Sequence[Tile]
-    notes: Sequence[Note]
-    operations: Sequence[OperationLine]
-    plot: Plot
-    groups: Sequence[GroupRow]
-    groups_in_all: int
-    live_rows: str
-    queues: Sequence[CountLine]
-    queues_in_all: int
-    counted_at: datetime
-
-
-def overview(
-    found: Snapshot, groups: Sequence[GroupRow], trouble: Trouble | None, span: str, live_rows: str
-) -> Overview:
-    """Return the overview of a snapshot, with its groups as rows."""
-    queue = found.work.queue
-    alive = [each for each in queue.operations if each.remaining or _is_asked(each)]
-    return Overview(
-        headline=headline(found),
-        lead=lead(found),
-        unresolved=found.unresolved,
-        is_well=found.unresolved == 0 and trouble is None,
-        tiles=tiles(found),
-        notes=list(_notes(found, trouble)),
-        operations=[
-            operation_line(each, found.at, schedule=queue.schedule, obstacles=queue.obstacles)
-            for each in alive
-        ],
-        plot=plot(found.minutes, found.at, span),
-        groups=groups[:MOST_GROUPS],
-        groups_in_all=len(groups),
-        live_rows=live_rows,
-        queues=sorted(found.queues, key=lambda each: -each.count)[:MOST_QUEUES],
-        queues_in_all=len(found.queues),
-        counted_at=found.at,
-    )
-
-
-def _is_asked(operation: object) -> bool:
-    return getattr(operation, "operation_id", None) != STANDING_OPERATION
-
-
-def _notes(found: Snapshot, trouble: Trouble | None) -> Iterator[Note]:
+def _notes(found: Snapshot, trouble: Trouble | None) -> Iterator[tuple[str, ...]]:
+    """Yield what a person should know: its text, its tone, and where more is shown, by name."""
     if trouble is not None:
-        yield Note(text=f"The counts are old. {sentence(trouble.reason)}", tone="bad")
+        yield f"The counts are old. {sentence(trouble.reason)}", "bad"
     is_held = found.work.processor is not None and found.work.processor.is_held
     work = find_work(found.work.queue, is_held=is_held)
     if work.waits_for in (WaitingFor.PROCESSOR, WaitingFor.BROKER) and work.why is not None:
-        yield Note(text=f"Retries wait: {sentence(work.why)}", tone="bad")
-    yield from _what_waits(found)
-    if found.others.imports:
-        count = plural(found.others.imports, "message")
-        yield Note(
-            text=f"{count} could not be read: failed imports wait for a person.",
-            link="/imports",
-            link_name="Failed imports",
-        )
-
-
-def _what_waits(found: Snapshot) -> Iterator[Note]:
-    """Yield why messages wait: a breaker each, and all streams together."""
+        yield f"Retries wait: {sentence(work.why)}", "bad"
+    # A breaker each, and all streams together.
     waiting = found.breakers.waiting
     for why in list(waiting.values())[:MOST_BREAKERS]:
-        yield Note(text=sentence(why), link="/breakers", link_name="Breakers")
+        yield sentence(why), "wait", "/breakers", "Breakers"
     if len(waiting) > MOST_BREAKERS:
         more = plural(len(waiting) - MOST_BREAKERS, "more breaker")
-        yield Note(text=f"Messages wait for {more}.", link="/breakers", link_name="Breakers")
+        yield f"Messages wait for {more}.", "wait", "/breakers", "Breakers"
     if found.held.messages:
-        yield Note(text=tell_held_in_all(found.held), link="/streams?held=1", link_name="Streams")
+        yield tell_held_in_all(found.held), "wait", "/streams?held=1", "Streams"
+    if found.others.imports:
+        count = plural(found.others.imports, "message")
+        text = f"{count} could not be read: failed imports wait for a person."
+        yield text, "wait", "/imports", "Failed imports"
 
 
 router = APIRouter()
@@ -333,9 +240,26 @@ router = APIRouter()
 @router.get("/")
 def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
     """Show what is the matter."""
-    found = parts.counts.look()
-    default = CLASSIFIERS[0]
-    groups = list_rows(parts.db, found, default)
-    chosen = span if span in SPANS else next(iter(SPANS))
-    view = overview(found, groups, parts.counts.trouble, chosen, group_prefix(default))
-    return show(request, "overview.html", view, current="/")
+    found, by = parts.counts.snapshot(), CLASSIFIERS[0]
+    groups, queue = list_rows(parts.db, found, by), found.work.queue
+    return show(
+        request,
+        "overview.html",
+        current="/",
+        headline=headline(found),
+        lead=lead(found),
+        unresolved=found.unresolved,
+        tiles=tiles(found),
+        notes=_notes(found, parts.counts.trouble),
+        operations=[
+            operation_line(each, found.at, schedule=queue.schedule, obstacles=queue.obstacles)
+            for each in queue.operations
+            if each.remaining or not each.is_standing
+        ],
+        plot=plot(found.minutes, found.at, span if span in SPANS else next(iter(SPANS))),
+        groups=groups[:MOST_GROUPS],
+        groups_in_all=len(groups),
+        live_rows=group_prefix(by),
+        queues=sorted(found.queues, key=lambda each: -each.count)[:MOST_QUEUES],
+        counted_at=found.at,
+    )

@@ -25,15 +25,15 @@ from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
 from retrier.web import wording
 from retrier.web.forms import NAME_COOKIE, SentForm, local, name_of, new_key
-from retrier.web.parts import NAVIGATION, PageParts, Place
+from retrier.web.parts import NAVIGATION, NavigationLink, PageParts
 from retrier.web.wording import number, plural
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flash:
-    """A sentence; `undo` is where a form takes it back, `link` where more is told of it.
+    """A sentence; `undo` is where a form takes it back, `link` where more is shown.
 
-    `live` is the key of a text that goes on telling how far it is.
+    `live` is the key of a text that goes on saying how far it is.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Flash:
 
 
 def find_flash(db: Database, done: str) -> Flash | None:
-    """Return what to tell of `done`: `retry:ID` or `archive:ID`, or one of the SENTENCES."""
+    """Return what to say about `done`: `retry:ID` or `archive:ID`, or one of the SENTENCES."""
     kind, _, key = done.partition(":")
     try:
         match kind:
@@ -82,7 +82,7 @@ SENTENCES = {
     "redirect-deleted": "The redirect is deleted.",
     "redirect-set": "The redirect is set. It holds for every retry that is sent from now on.",
 }
-"""What is told of acts that have no operation. Never text of the address: anybody may write one."""
+"""What is said about acts that have no operation. Never text of the address: anybody may write one."""
 
 
 def _of_retry(db: Database, operation_id: str) -> Flash | None:
@@ -104,14 +104,14 @@ def _of_archive(db: Database, operation_id: str) -> Flash | None:
     undo = f"/archive_operations/{found.operation_id}/undo" if found.act is Act.ARCHIVE else None
     open_still = found.state is not ArchiveOperationState.COMPLETED
     return Flash(
-        text=_tell(found),
+        text=_archive_text(found),
         undo=undo,
         tone="good" if found.done or open_still else "wait",
         link=f"/archive_operations/{found.operation_id}" if open_still else None,
     )
 
 
-def _tell(found: ArchiveOperation) -> str:
+def _archive_text(found: ArchiveOperation) -> str:
     words = wording.DONE[found.act]
     if found.state is not ArchiveOperationState.COMPLETED:
         return f"{number(found.done)} of {plural(found.total, 'message')} {words} so far."
@@ -186,9 +186,12 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("number", "plural", "noun", "duration", "iso", "utc", "clock", "ago", "size", "listed")
-    made.filters.update({name: getattr(wording, name) for name in (*names, "sentence", "visible")})
-    made.globals["static_url"] = static_url
+    names = (
+        *("number", "plural", "noun", "duration", "iso", "utc", "clock", "ago", "size", "listed"),
+        *("capital", "sentence", "visible", "first_line", "event_tone"),
+    )
+    made.filters.update({name: getattr(wording, name) for name in names})
+    made.globals.update(static_url=static_url, next_words=wording.next_words)
     return made
 
 
@@ -271,7 +274,7 @@ class Frame:
 
     path: str
     current: str
-    navigation: tuple[Place, ...]
+    navigation: tuple[NavigationLink, ...]
     instance: str
     version: str
     live: str
@@ -281,44 +284,36 @@ class Frame:
     flash: Flash | None = None
     strays: Sequence[Stray] = ()
 
-    @property
-    def is_nobody(self) -> bool:
-        """Whether the person has not said who asks."""
-        return self.user == NOBODY
-
 
 def show(
     request: Request,
     template: str | Template,
-    view: object,
+    /,
     *,
     current: str = "",
     status: int = 200,
+    **values: object,
 ) -> Response:
-    """Return a page: a template with what it shows (`view`), inside the frame.
+    """Return a page: a template with the `values` that it names, inside the frame.
 
     `current` is the path of the page in the bar at the top.
     """
-    text = (
-        environment()
-        .get_template(template)
-        .render(view=view, frame=make_frame(request, current), new_key=new_key)
-    )
+    frame = _make_frame(request, current)
+    text = environment().get_template(template).render(values, frame=frame, new_key=new_key)
     return respond(request, text, status)
 
 
-def make_frame(request: Request, current: str) -> Frame:
-    """Return the frame of a page."""
+def _make_frame(request: Request, current: str) -> Frame:
     parts: PageParts = request.app.state.parts
     parts.counts.note_reader()
     done = request.query_params.get("done", "")
     return Frame(
         path=_own_address(request),
         current=current,
-        navigation=(*NAVIGATION, *(each.place for each in parts.additions)),
+        navigation=(*NAVIGATION, *(each.link for each in parts.additions)),
         instance=parts.instance,
         version=parts.version,
-        live=getattr(request.state, "live", told_version(parts)),
+        live=getattr(request.state, "live", live_version(parts)),
         now=parts.counts.now(),
         user=name_of(request),
         key=new_key(),
@@ -327,8 +322,8 @@ def make_frame(request: Request, current: str) -> Frame:
     )
 
 
-def told_version(parts: PageParts) -> str:
-    """Return the version of the texts that open pages were told last; empty before the first."""
+def live_version(parts: PageParts) -> str:
+    """Return the version of the texts that open pages were sent last; empty before the first."""
     last = parts.counts.last
     return "" if last is None else last.version
 
@@ -358,20 +353,11 @@ person_router = APIRouter()
 _YEAR = 365 * 86_400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NameView:
-    """The form: the name as it is, and the page to go back to."""
-
-    name: str
-    back: str
-
-
 @person_router.get("/name")
 def get_name(request: Request, back: Annotated[str, Query(alias="next")] = "/") -> Response:
     """Show the form for the name."""
     name = name_of(request)
-    view = NameView(name="" if name == NOBODY else name, back=local(back, "/"))
-    return show(request, "name.html", view)
+    return show(request, "name.html", name="" if name == NOBODY else name, back=local(back, "/"))
 
 
 @person_router.post("/name")

@@ -13,7 +13,7 @@ LAST_PAGE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing(Generic[T]):
+class PagedList(Generic[T]):
     """The rows of one page, how many there are in all, and the values in the address.
 
     `page` is the name of the value that says which page it is.

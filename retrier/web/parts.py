@@ -8,12 +8,12 @@ from fastapi import APIRouter, Depends, Request
 
 from retrier.http.parts import FaceParts, refuse_policies
 from retrier.policy.policy_set import PolicySet
-from retrier.web.counts import Counts
+from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class NavigationLink:
     """One page of the bar."""
 
     path: str
@@ -21,19 +21,19 @@ class Place:
 
 
 NAVIGATION = (
-    Place(path="/", name="Overview"),
-    Place(path="/groups", name="Groups"),
-    Place(path="/messages", name="Messages"),
-    Place(path="/operations", name="Operations"),
-    Place(path="/pending", name="Pending"),
-    Place(path="/archived", name="Archived"),
-    Place(path="/imports", name="Imports"),
-    Place(path="/redirects", name="Redirects"),
-    Place(path="/breakers", name="Breakers"),
-    Place(path="/streams", name="Streams"),
-    Place(path="/policies", name="Policies"),
-    Place(path="/events", name="Events"),
-    Place(path="/processor", name="Processor"),
+    NavigationLink(path="/", name="Overview"),
+    NavigationLink(path="/groups", name="Groups"),
+    NavigationLink(path="/messages", name="Messages"),
+    NavigationLink(path="/operations", name="Operations"),
+    NavigationLink(path="/pending", name="Pending"),
+    NavigationLink(path="/archived", name="Archived"),
+    NavigationLink(path="/imports", name="Imports"),
+    NavigationLink(path="/redirects", name="Redirects"),
+    NavigationLink(path="/breakers", name="Breakers"),
+    NavigationLink(path="/streams", name="Streams"),
+    NavigationLink(path="/policies", name="Policies"),
+    NavigationLink(path="/events", name="Events"),
+    NavigationLink(path="/processor", name="Processor"),
 )
 
 
@@ -41,7 +41,7 @@ NAVIGATION = (
 class Addition:
     """Pages of somebody else beside ours: their routes, and their place in the bar at the top."""
 
-    place: Place
+    link: NavigationLink
     router: APIRouter
 
 
@@ -70,7 +70,7 @@ class PageParts(FaceParts):
     and `read_policies` makes a set of such a text, or raises ConfigurationError.
     """
 
-    counts: Counts
+    counts: PageCounts
     live: LivePage
     instance: str
     error_queues: Sequence[str] = ()

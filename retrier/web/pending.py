@@ -1,7 +1,7 @@
 """Pending retries: the list, and how a person ends the wait for an outcome."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 from urllib.parse import urlencode
@@ -12,24 +12,21 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryTerms, hash_subject
 from retrier.domain.selection import Selection
-from retrier.store.archive_lists import ArchivePreview, plan_act
-from retrier.store.message_lists import Page, PageRequest
+from retrier.store.archive_lists import PlannedAct, plan_act
+from retrier.store.message_lists import PageRequest
 from retrier.store.pending import (
-    PendingRetry,
     Waiting,
     count_next_destinations,
     list_pending,
     time_before,
 )
-from retrier.store.recovery import Recovering, list_recovering
-from retrier.web.archives import Token
-from retrier.web.event_lines import title_of
+from retrier.store.recovery import list_recovering
 from retrier.web.filters import check_texts
-from retrier.web.forms import Confirmation, Form, Line, SentForm
+from retrier.web.forms import ConfirmationForm, Form, SentForm
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.wording import duration, noun, plural
+from retrier.web.wording import noun, plural
 
 PATH = "/pending"
 
@@ -77,110 +74,6 @@ class PendingQuery:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingRow:
-    """One pending retry."""
-
-    unique_id: str
-    title: str
-    sample: str | None
-    queue: str
-    sent_to: str
-    sent_at: datetime | None
-    waits: str
-    operation_id: str
-    retry_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryNote:
-    """A recovery after a restore: nothing is presumed, and so many retries were on their way."""
-
-    since: datetime
-    sent_from: datetime
-    begun_by: str
-    sent: int
-    sent_again: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingList:
-    """All that the list shows. `ages` has the name and the address of each choice."""
-
-    listing: Listing[PendingRow]
-    tokens: Sequence[Token]
-    ages: Sequence[tuple[str, str, bool]]
-    may_take_all: bool
-    retry_all: str
-    resolve_all: str
-    recovery: RecoveryNote | None = None
-
-
-def pending_list(
-    found: Page[PendingRetry], query: PendingQuery, recovering: Recovering | None = None
-) -> PendingList:
-    """Return one page of pending retries."""
-    listing = Listing(
-        rows=[_row(each) for each in found.items],
-        total=found.total,
-        number=query.number,
-        path=PATH,
-        values=query.values,
-    )
-    all_of_them = listing.to(all="yes").removeprefix(PATH)
-    return PendingList(
-        listing=listing,
-        tokens=list(_tokens(listing)),
-        ages=list(_ages(listing, query)),
-        may_take_all=not query.operation,
-        retry_all=f"{PATH}/retry{all_of_them}",
-        resolve_all=f"{PATH}/resolve{all_of_them}",
-        recovery=None if recovering is None else _note(recovering),
-    )
-
-
-def _note(recovering: Recovering) -> RecoveryNote:
-    recovery, queues = recovering.recovery, recovering.queues
-    return RecoveryNote(
-        since=recovery.since,
-        sent_from=recovery.sent_from,
-        begun_by=recovery.begun_by,
-        sent=sum(each.sent for each in queues),
-        sent_again=sum(each.in_doubt + each.not_sent for each in queues),
-    )
-
-
-def _row(each: PendingRetry) -> PendingRow:
-    message, claim = each.message, each.claim
-    return PendingRow(
-        unique_id=message.unique_message_id,
-        title=title_of(message),
-        sample=message.exception_message,
-        queue=message.queue,
-        sent_to=each.sent_to,
-        sent_at=claim.forwarded_at,
-        waits=duration(each.waits),
-        operation_id=claim.operation_id,
-        retry_id=claim.retry_id,
-    )
-
-
-def _ages(listing: Listing[PendingRow], query: PendingQuery) -> Iterator[tuple[str, str, bool]]:
-    yield "any age", listing.to(older=""), query.older not in AGES
-    for name in AGES:
-        yield (
-            f"over a{'n' if name == 'hour' else ''} {name}",
-            listing.to(older=name),
-            (query.older == name),
-        )
-
-
-def _tokens(listing: Listing[PendingRow]) -> Iterator[Token]:
-    for name, value in listing.values.items():
-        if name != "older":
-            yield Token(name=name, value=value, without=listing.to(**{name: ""}))
-
-
 MOST_DESTINATIONS = 10
 
 _TWICE = (
@@ -196,7 +89,7 @@ _LATER = "What is sent after this preview is not part of it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Those:
+class PendingSelection:
     """Pending retries: named ones, or those of a queue that were sent by a time.
 
     The time is counted from that of the preview: what has become old enough since is left out.
@@ -243,36 +136,31 @@ class Those:
         return [(name, value) for name, value in given.items() if value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """What an act would do: how many it would change, and to which queues retries would go.
-
-    `plan` holds the act to that.
-    """
-
-    preview: ArchivePreview
-    plan: str
-    destinations: Sequence[tuple[str, int]] = field(default_factory=tuple)
-
-
-def ask_before(act: Act, those: Those, counted: Counted, back: str) -> Confirmation:
-    """Return the question before an act: RELEASE is to retry again."""
-    plan = [] if those.ids is not None else [("plan", counted.plan)]
-    total = counted.preview.total
-    again = act is Act.RELEASE
-    what = plural(total, "message")
-    shown = sum(count for _, count in counted.destinations)
-    return Confirmation(
+def act_form(
+    act: Act,
+    pending: PendingSelection,
+    planned: PlannedAct,
+    destinations: Sequence[tuple[str, int]],
+    back: str,
+) -> ConfirmationForm:
+    """Return the question before an act: RELEASE is to retry again, to these `destinations`."""
+    plan = [] if pending.ids is not None else [("plan", planned.plan.token)]
+    total, again = planned.preview.total, act is Act.RELEASE
+    what, doubt = plural(total, "message"), _TWICE if again else _LOST
+    others = total - sum(count for _, count in destinations)
+    # Without the advice for the command line that may stand behind a reason.
+    left_out = planned.preview.skipped_because.items()
+    return ConfirmationForm(
         title=_title(act, total),
-        lead=f"This is about {those.words}.",
-        act=f"Send {what} again" if again else f"{what} {_were(total)} handled",
+        lead=f"This is about {pending.words}.",
+        act=f"Send {what} again" if again else f"{what} {noun(total, 'was', 'were')} handled",
         post_to=f"{PATH}/{'retry' if again else 'resolve'}",
         back=back,
-        notes=_notes(act, those),
-        destinations=[Line(name=name, count=count) for name, count in counted.destinations],
-        others=max(0, total - shown) if again else 0,
-        skipped=_in_words(counted.preview.skipped_because),
-        fields=[*those.fields, *plan],
+        notes=[doubt] if pending.ids is not None else [doubt, _LATER],
+        destinations=destinations,
+        others=max(0, others) if again else 0,
+        skipped={reason.split(";")[0]: count for reason, count in left_out},
+        fields=[*pending.fields, *plan],
         asks_why=True,
         is_empty=total == 0,
     )
@@ -287,20 +175,6 @@ def _title(act: Act, total: int) -> str:
     return f"Resolve {what} without a confirmation?"
 
 
-def _were(total: int) -> str:
-    return "was" if total == 1 else "were"
-
-
-def _notes(act: Act, those: Those) -> Sequence[str]:
-    doubt = _TWICE if act is Act.RELEASE else _LOST
-    return [doubt] if those.ids is not None else [doubt, _LATER]
-
-
-def _in_words(because: Mapping[str, int]) -> Mapping[str, int]:
-    """Leave out the advice for the command line behind a reason."""
-    return {reason.split(";")[0]: count for reason, count in because.items()}
-
-
 router = APIRouter(prefix=PATH)
 
 ListQuery = Annotated[PendingQuery, Depends()]
@@ -313,44 +187,61 @@ def get_pending(request: Request, parts: Parts, query: ListQuery) -> Response:
     """List the pending retries, the longest wait first."""
     page = PageRequest(number=query.number, size=PAGE)
     found = list_pending(parts.db, query.waiting, page, parts.codec)
-    view = pending_list(found, query, list_recovering(parts.db))
-    return show(request, "pending.html", view, current=PATH)
+    listing = PagedList(
+        rows=found.items,
+        total=found.total,
+        number=query.number,
+        path=PATH,
+        values=query.values,
+    )
+    return show(
+        request,
+        "pending.html",
+        current=PATH,
+        listing=listing,
+        conditions={name: each for name, each in query.values.items() if name != "older"},
+        ages=AGES,
+        all_of_them=listing.to(all="yes").removeprefix(PATH),
+        recovering=list_recovering(parts.db),
+    )
 
 
-def _those(
+def _read_address(
     parts: Parts,
     query: ListQuery,
     ids: Annotated[list[str] | None, Query(alias="id")] = None,
     everything: Annotated[str, Query(alias="all")] = "",
-) -> Those | None:
+) -> PendingSelection | None:
     """Return those that an address names; all of them only if it says so."""
     if ids:
-        return Those(ids=tuple(ids))
+        return PendingSelection(ids=tuple(ids))
     if not everything or query.waiting.operation_id is not None:
         return None
     now = time_before(parts.db, _AT_ONCE)
     return _older(query.waiting.queue, query.values.get("older", ""), now)
 
 
-def _older(queue: str | None, older: str, at: datetime) -> Those:
+def _older(queue: str | None, older: str, at: datetime) -> PendingSelection:
     """Return those that were sent so long before a time."""
     sent_before = at - AGES[older] if older in AGES else None
-    return Those(queue=queue, older=older, at=at, sent_before=sent_before)
+    return PendingSelection(queue=queue, older=older, at=at, sent_before=sent_before)
 
 
-Wanted = Annotated[Those | None, Depends(_those)]
+InAddress = Annotated[PendingSelection | None, Depends(_read_address)]
 
 
 @router.get("/retry", dependencies=[IN_FULL])
-def preview_retry(request: Request, parts: Parts, query: ListQuery, those: Wanted) -> Response:
+def preview_retry(request: Request, parts: Parts, query: ListQuery, pending: InAddress) -> Response:
     """Say how many would be sent once more, to where, and what nobody knows."""
-    return _ask(request, parts, Act.RELEASE, query, those)
+    return _ask(request, parts, Act.RELEASE, query, pending)
 
 
 @router.get("/resolve", dependencies=[IN_FULL])
-def preview_resolve(request: Request, parts: Parts, query: ListQuery, those: Wanted) -> Response:
+def preview_resolve(
+    request: Request, parts: Parts, query: ListQuery, pending: InAddress
+) -> Response:
     """Say how many would be resolved, and what nobody knows."""
-    return _ask(request, parts, Act.RESOLVE, query, those)
+    return _ask(request, parts, Act.RESOLVE, query, pending)
 
 
 @router.post("/recovery/end")
@@ -363,10 +254,10 @@ def end_recovery(parts: Parts, form: SentForm) -> Response:
 @router.post("/retry")
 def retry_again(parts: Parts, form: SentForm) -> Response:
     """Stop waiting for the outcome, and retry once more what the preview counted."""
-    those = _of_form(form, Act.RELEASE)
-    named = Selection(ids=those.ids or ())
-    request = form.retry(named, f"retry of {those.words}", RetryTerms())
-    bulk = None if those.ids else form.counted(Act.RELEASE, those.selection, those.older)
+    pending = _read_form(form, Act.RELEASE)
+    named = Selection(ids=pending.ids or ())
+    request = form.retry(named, f"retry of {pending.words}", RetryTerms())
+    bulk = None if pending.ids else form.counted(Act.RELEASE, pending.selection, pending.older)
     again = parts.gateway.retry_again(request, bulk)
     return see_other(form.next_after(again, PATH))
 
@@ -374,41 +265,42 @@ def retry_again(parts: Parts, form: SentForm) -> Response:
 @router.post("/resolve")
 def resolve(parts: Parts, form: SentForm) -> Response:
     """Resolve by hand what the preview counted."""
-    those = _of_form(form, Act.RESOLVE)
-    counted = form.counted(Act.RESOLVE, those.selection, those.older)
-    request = form.archive(Act.RESOLVE, counted, f"resolve of {those.words}")
+    pending = _read_form(form, Act.RESOLVE)
+    counted = form.counted(Act.RESOLVE, pending.selection, pending.older)
+    request = form.archive(Act.RESOLVE, counted, f"resolve of {pending.words}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", PATH))
 
 
 def _ask(
-    request: Request, parts: PageParts, act: Act, query: PendingQuery, those: Those | None
+    request: Request,
+    parts: PageParts,
+    act: Act,
+    query: PendingQuery,
+    pending: PendingSelection | None,
 ) -> Response:
     back = query.address
-    if those is None:
+    if pending is None:
         return see_other(f"{back}{'&' if '?' in back else '?'}done=nothing")
-    at = those.at or time_before(parts.db, _AT_ONCE)
-    planned = plan_act(parts.db, act, those.selection, at, those.older)
-    counted = Counted(
-        preview=planned.preview,
-        plan=planned.plan.token,
-        destinations=count_next_destinations(parts.db, planned.selection, MOST_DESTINATIONS)
-        if act is Act.RELEASE
-        else (),
-    )
-    return show(request, "confirm.html", ask_before(act, those, counted, back), current=PATH)
+    at = pending.at or time_before(parts.db, _AT_ONCE)
+    planned = plan_act(parts.db, act, pending.selection, at, pending.older)
+    destinations: Sequence[tuple[str, int]] = ()
+    if act is Act.RELEASE:
+        destinations = count_next_destinations(parts.db, planned.selection, MOST_DESTINATIONS)
+    form = act_form(act, pending, planned, destinations, back)
+    return show(request, "confirm.html", current=PATH, form=form)
 
 
-def _of_form(form: Form, act: Act) -> Those:
+def _read_form(form: Form, act: Act) -> PendingSelection:
     """Return those that a form names, of the age that its preview meant. Raises HTTPException."""
     ids = tuple(form.values("id"))
     if ids:
-        return Those(ids=ids)
+        return PendingSelection(ids=ids)
     older = form.text("older")
     if not form.text("all") or (older and older not in AGES):
         raise HTTPException(400, "The form does not say which pending retries it is about.")
     queue = form.exactly("queue")
     check_texts({"queue": queue})
-    those = Those(queue=queue or None, older=older)
-    plan = form.plan(hash_subject(act, those.selection, older))
-    return _older(those.queue, older, plan.at)
+    pending = PendingSelection(queue=queue or None, older=older)
+    plan = form.plan(hash_subject(act, pending.selection, older))
+    return _older(pending.queue, older, plan.at)

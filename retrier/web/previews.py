@@ -1,7 +1,6 @@
 """What a person sees before a retry of many, or of everything that is unresolved."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
@@ -15,75 +14,45 @@ from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.parts import PageParts, Parts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """A queue to which retries would go, and how many of them."""
+def show_preview(
+    request: Request,
+    selection: Selection,
+    *,
+    what: str,
+    post_to: str,
+    back: str,
+    current: str,
+    fields: Mapping[str, str] | None = None,
+    asks_where: bool = False,
+) -> Response:
+    """Show what a retry would do as things are, and the form that asks for it at `post_to`.
 
-    queue: str
-    count: int
-    is_missing: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPreview:
-    """The form that asks for a retry, with what it would do. `post_to` is its address.
-
-    `what` names the selection. `fields` are hidden fields that name it for the service. `plan`
-    bounds the retry: nothing is sent that was not counted here. With `asks_where`, it can be sent
-    to another queue.
+    `what` names the selection, and so do the hidden `fields`, for the service. The plan bounds the
+    retry: nothing is sent that was not counted here. With `asks_where`, it can be sent elsewhere.
     """
-
-    what: str
-    post_to: str
-    back: str
-    plan: str
-    count: int
-    destinations: Sequence[Destination]
-    others: int
-    skipped: Mapping[str, int]
-    warnings: Sequence[str]
-    fields: Mapping[str, str] = field(default_factory=dict)
-    asks_where: bool = False
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing would be sent."""
-        return self.count == 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What is to be previewed: the request, what it is in words, and the addresses of its form."""
-
-    request: RetryRequest
-    what: str
-    post_to: str
-    back: str
-    fields: Mapping[str, str] = field(default_factory=dict)
-    asks_where: bool = False
-
-
-def look_ahead(parts: PageParts, asked: Asked) -> RetryPreview:
-    """Count what a retry would do as things are."""
-    request = asked.request
-    found = preview(parts.db, request, take_cut_off(parts.db), parts.codec)
+    parts: PageParts = request.app.state.parts
+    previewed = RetryRequest(
+        retry_type=type_of(selection), selection=selection, originator=what, requested_by=""
+    )
+    found = preview(parts.db, previewed, take_cut_off(parts.db), parts.codec)
     lines = found.lines(By.DESTINATION)
-    seen = parts.look_at([each.key for each in lines])
-    return RetryPreview(
-        what=asked.what,
-        post_to=asked.post_to,
-        back=asked.back,
-        plan=plan_of(request, found).token,
+    sight = parts.look_at([each.key for each in lines])
+    return show(
+        request,
+        "retry.html",
+        current=current,
+        what=what,
+        post_to=post_to,
+        back=back,
+        plan=plan_of(previewed, found).token,
         count=found.left,
-        destinations=[
-            Destination(queue=each.key, count=each.count, is_missing=each.key in seen.missing)
-            for each in lines
-        ],
+        destinations=lines,
+        missing=sight.missing,
         others=found.left - sum(each.count for each in lines),
         skipped=found.skipped,
-        warnings=[text for _, text in warnings_of(found, seen)],
-        fields=asked.fields,
-        asks_where=asked.asks_where,
+        warnings=[text for _, text in warnings_of(found, sight)],
+        fields=fields or {},
+        asks_where=asks_where,
     )
 
 
@@ -94,13 +63,10 @@ _WORDS = "all unresolved messages"
 
 
 @router.get("", dependencies=[IN_FULL])
-def preview_retry(request: Request, parts: Parts) -> Response:
+def preview_retry(request: Request) -> Response:
     """Show what a retry of everything would do, and the form that asks for it."""
-    asked = RetryRequest(
-        retry_type=type_of(_ALL), selection=_ALL, originator=_WORDS, requested_by=""
-    )
-    to_ask = Asked(request=asked, what="Everything that is unresolved.", post_to="/retry", back="/")
-    return show(request, "retry.html", look_ahead(parts, to_ask), current="/")
+    what = "Everything that is unresolved."
+    return show_preview(request, _ALL, what=what, post_to="/retry", back="/", current="/")
 
 
 @router.post("")

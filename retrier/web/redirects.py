@@ -1,8 +1,6 @@
 """Redirects: listed with what they concern, set, changed, deleted."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -10,60 +8,12 @@ from retrier.domain.redirects import RedirectRefusal, what_it_moves
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.gateway import AskedAgain
-from retrier.http.parts import MissingQueues
 from retrier.store.redirects import Redirect, list_redirects
 from retrier.web.counts import Snapshot
-from retrier.web.forms import Form, Question, SentForm
+from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import see_other, show
 from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import plural, sentence
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedirectRow:
-    """One redirect. `unresolved` counts the messages that failed on the queue it comes from."""
-
-    redirect_id: str
-    from_queue: str
-    to_queue: str
-    modified_at: datetime
-    unresolved: int
-    is_missing: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedirectList:
-    """All that the page shows; `queues` are suggested, as messages failed there."""
-
-    rows: Sequence[RedirectRow]
-    queues: Sequence[str]
-    why_not_looked: str | None
-    unsure: Mapping[str, str]
-
-
-def redirect_list(
-    redirects: Sequence[Redirect], found: Snapshot, seen: MissingQueues
-) -> RedirectList:
-    """Return the redirects with what is known of their queues."""
-    counts = counts_of(found)
-    return RedirectList(
-        rows=[row(each, counts, seen) for each in redirects],
-        queues=sorted(counts),
-        why_not_looked=seen.why_not if redirects else None,
-        unsure=seen.unsure,
-    )
-
-
-def row(redirect: Redirect, counts: Mapping[str, int], seen: MissingQueues) -> RedirectRow:
-    """Return one redirect as a row."""
-    return RedirectRow(
-        redirect_id=redirect.redirect_id,
-        from_queue=redirect.from_queue,
-        to_queue=redirect.to_queue,
-        modified_at=redirect.modified_at,
-        unresolved=counts.get(redirect.from_queue, 0),
-        is_missing=redirect.to_queue in seen.missing,
-    )
 
 
 def counts_of(found: Snapshot) -> Mapping[str, int]:
@@ -82,9 +32,17 @@ _CONFLICTS = (RedirectRefusal.DUPLICATE, RedirectRefusal.DEPENDENTS)
 def get_redirects(request: Request, parts: Parts) -> Response:
     """List the redirects, with the form for a new one."""
     redirects = list_redirects(parts.db)
-    seen = parts.look_at([each.to_queue for each in redirects])
-    view = redirect_list(redirects, parts.counts.look(), seen)
-    return show(request, "redirects.html", view, current=_HERE)
+    sight = parts.look_at([each.to_queue for each in redirects])
+    counts = counts_of(parts.counts.snapshot())
+    return show(
+        request,
+        "redirects.html",
+        current=_HERE,
+        redirects=redirects,
+        unresolved=counts,
+        queues=sorted(counts),
+        sight=sight,
+    )
 
 
 @router.post("")
@@ -103,9 +61,14 @@ def create_redirect(parts: Parts, form: SentForm) -> Response:
 def get_redirect(request: Request, redirect_id: str, parts: Parts) -> Response:
     """Show one redirect, and the form that changes it."""
     found = _find(parts, redirect_id)
-    counts = counts_of(parts.counts.look())
-    view = row(found, counts, parts.look_at([found.to_queue]))
-    return show(request, "redirect.html", view, current=_HERE)
+    return show(
+        request,
+        "redirect.html",
+        current=_HERE,
+        redirect=found,
+        unresolved=counts_of(parts.counts.snapshot()).get(found.from_queue, 0),
+        is_missing=found.to_queue in parts.look_at([found.to_queue]).missing,
+    )
 
 
 @router.post("/{redirect_id}")
@@ -122,8 +85,8 @@ def change_redirect(redirect_id: str, parts: Parts, form: SentForm) -> Response:
 def ask_delete(request: Request, redirect_id: str, parts: Parts) -> Response:
     """Show what a deletion means, and the form that does it."""
     found = _find(parts, redirect_id)
-    count = counts_of(parts.counts.look()).get(found.from_queue, 0)
-    question = Question(
+    count = counts_of(parts.counts.snapshot()).get(found.from_queue, 0)
+    question = QuestionForm(
         title="Delete this redirect?",
         what=f"Retries for {found.from_queue} go there again, and no more to {found.to_queue}.",
         text=f"{plural(count, 'unresolved message')} failed on {found.from_queue}.",
@@ -132,7 +95,7 @@ def ask_delete(request: Request, redirect_id: str, parts: Parts) -> Response:
         button="Delete the redirect",
         why="",
     )
-    return show(request, "question.html", question, current=_HERE)
+    return show(request, "question.html", current=_HERE, question=question)
 
 
 @router.post("/{redirect_id}/delete")

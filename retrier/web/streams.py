@@ -12,27 +12,25 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import INEXACT, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream, tell_state
-from retrier.domain.wait_reasons import Holding, WaitReason
 from retrier.store.message_lists import PageRequest
 from retrier.store.streams import (
     HeldMessages,
     HeldNow,
     ListedStream,
     PlaceInStream,
-    StreamDetails,
     StreamMessage,
     find_stream,
     list_streams,
     plan_release,
 )
 from retrier.web.filters import ANY_STATUS
-from retrier.web.forms import Form, Question, SentForm
+from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import Parts
-from retrier.web.wording import DISPOSITIONS, STATUSES, number, plural, sentence
+from retrier.web.wording import DISPOSITIONS, STATUSES, number, plural
 
-PLACE = "/streams"
+PATH = "/streams"
 _DIGITS = 32
 
 
@@ -51,51 +49,9 @@ class StreamRow:
     live: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamList:
-    """All that the list shows. `held` is how many messages are held in all streams."""
-
-    listing: Listing[StreamRow]
-    lead: str
-    held: int
-    only_held: bool
-    queue: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedMessage:
-    """One message in the order of its stream; `why` says what holds it."""
-
-    place: int
-    unique_id: str
-    title: str
-    message_type: str | None
-    words: str
-    tone: str
-    next_at: datetime | None
-    why: str | None
-    rule: str
-    last_failure: datetime
-
-    @property
-    def is_held(self) -> bool:
-        """Whether it can be released."""
-        return self.why is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamPage:
-    """All that the page of one stream shows."""
-
-    listed: ListedStream
-    lead: str
-    listing: Listing[PlacedMessage]
-    up_to: int
-
-
 def stream_link(stream: Stream) -> str:
     """Return the address of the page of a stream."""
-    return f"{PLACE}/one?{urlencode({'queue': stream.queue, 'stream': stream.stream_id})}"
+    return f"{PATH}/one?{urlencode({'queue': stream.queue, 'stream': stream.stream_id})}"
 
 
 def row_key(stream: Stream) -> str:
@@ -109,32 +65,11 @@ def message_link(unique_id: str) -> str:
     return f"/messages/{unique_id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waits:
-    """What keeps a message from being retried. What its stream does is told by its place there."""
-
-    reasons: Sequence[WaitReason]
-    place: PlaceInStream | None
-
-    @property
-    def any(self) -> bool:
-        """Whether something keeps it."""
-        return bool(self.reasons)
-
-    @property
-    def notes(self) -> Sequence[tuple[str, bool]]:
-        """Why it waits, and whether that is a breaker; without its stream."""
-        told = (each for each in self.reasons if each.holding is not Holding.STREAM)
-        return [(each.why, each.holding is Holding.BREAKER) for each in told]
-
-    @property
-    def stream(self) -> str:
-        """The address of its stream, or of its messages if none is open; empty if it is in none."""
-        if self.place is None:
-            return ""
-        stream = self.place.stream
-        done = {"status": ANY_STATUS, "stream": stream.stream_id}
-        return stream_link(stream) if self.place.open else f"/messages?{urlencode(done)}"
+def link_of_place(place: PlaceInStream) -> str:
+    """Return the address of the stream of a message, or of its messages if none is open."""
+    stream = place.stream
+    done = {"status": ANY_STATUS, "stream": stream.stream_id}
+    return stream_link(stream) if place.open else f"/messages?{urlencode(done)}"
 
 
 def tell_held_in_all(held: HeldMessages) -> str:
@@ -148,26 +83,18 @@ def tell_held_in_all(held: HeldMessages) -> str:
 
 def stream_row(listed: ListedStream) -> StreamRow:
     """Return a stream as a row of the list."""
+    count = listed.released
     return StreamRow(
         stream=listed.stream,
         link=stream_link(listed.stream),
         open=listed.open,
         held=listed.held,
-        released=_released(listed.released),
+        released=f"{plural(count, 'message')} released by hand" if count else "",
         head_id=listed.head.unique_message_id,
         waits_for=f"The first is one {tell_state(listed.head)}.",
         since=listed.since,
         live=row_key(listed.stream),
     )
-
-
-def _released(count: int) -> str:
-    return f"{plural(count, 'message')} released by hand" if count else ""
-
-
-def stream_page(found: StreamDetails, listing: Listing[PlacedMessage], up_to: int) -> StreamPage:
-    """Return the page of a stream."""
-    return StreamPage(listed=found.listed, lead=_lead(found.listed), listing=listing, up_to=up_to)
 
 
 def _lead(listed: ListedStream) -> str:
@@ -179,29 +106,7 @@ def _lead(listed: ListedStream) -> str:
     return f"{count}. {number(listed.held)} {be} held behind the first, {state}."
 
 
-def placed(found: StreamDetails, first: int) -> Sequence[PlacedMessage]:
-    """Return its messages in their order; the place of the first one here is given."""
-    return [_placed(each, place) for place, each in enumerate(found.messages.items, first)]
-
-
-def _placed(each: StreamMessage, place: int) -> PlacedMessage:
-    words, tone = _state(each)
-    scheduled = each.disposition is Disposition.SCHEDULED and each.held_because is None
-    return PlacedMessage(
-        place=place,
-        unique_id=each.unique_message_id,
-        title=each.exception_type or "no exception given",
-        message_type=each.message_type,
-        words=words,
-        tone=tone,
-        next_at=each.retry_at if scheduled and not each.on_its_way else None,
-        why=None if each.held_because is None else sentence(each.held_because),
-        rule=_rule(each),
-        last_failure=each.last_failure,
-    )
-
-
-def _state(each: StreamMessage) -> tuple[str, str]:
+def state_in_stream(each: StreamMessage) -> tuple[str, str]:
     """Return in few words what keeps a message from being done, and the tone of these words."""
     if each.held_because is not None:
         return "held", "wait"
@@ -213,25 +118,21 @@ def _state(each: StreamMessage) -> tuple[str, str]:
     return STATUSES[FailedMessageStatus.UNRESOLVED][0], ""
 
 
-def _rule(each: StreamMessage) -> str:
-    if each.released:
-        return "released by hand"
-    return each.stream_rule or "none"
-
-
 _NOT_YET = (
     "They are not retried by that: they go with the operation that waits for them, or when you ask "
     "for it. What fails again, and what comes later, is held as before."
 )
 
 
-def ask_release(listed: ListedStream, ids: Sequence[str], held: HeldNow, back: str) -> Question:
+def release_question(
+    listed: ListedStream, ids: Sequence[str], held: HeldNow, back: str
+) -> QuestionForm:
     """Return the question before all that is held is released, or messages with these ids."""
     stream = listed.stream
     count = plural(len(ids) if ids else held.total, "message")
     name = f"Release {count}" if ids or held.total else ""
     plan = {} if ids else {"plan": held.plan.token}
-    return Question(
+    return QuestionForm(
         title=f"{name}?" if name else "Nothing is held",
         what=f"Stream {stream.stream_id} of the queue {stream.queue}",
         text="They may be retried before the earlier messages of their stream. It cannot be undone."
@@ -241,7 +142,7 @@ def ask_release(listed: ListedStream, ids: Sequence[str], held: HeldNow, back: s
             f"The first message is one {tell_state(listed.head)}.",
             _NOT_YET,
         ),
-        post_to=f"{PLACE}/release",
+        post_to=f"{PATH}/release",
         back=back,
         button=name,
         fields={"queue": stream.queue, "stream": stream.stream_id, "ids": " ".join(ids), **plan},
@@ -249,7 +150,7 @@ def ask_release(listed: ListedStream, ids: Sequence[str], held: HeldNow, back: s
     )
 
 
-router = APIRouter(prefix=PLACE)
+router = APIRouter(prefix=PATH)
 
 LONGEST_IDS = 10_000
 """Bytes of the ids in a form: a page of them fits."""
@@ -263,23 +164,25 @@ def get_streams(
     request: Request, parts: Parts, queue: str = "", held: str = "", page: PageText = ""
 ) -> Response:
     """List the streams with open messages, those with most held messages first."""
-    wanted, in_all = PageRequest(number=page_number(page), size=PAGE), parts.counts.look().held
+    wanted, in_all = PageRequest(number=page_number(page), size=PAGE), parts.counts.snapshot().held
     found = list_streams(parts.db, wanted, queue or None, only_held=bool(held))
-    listing = Listing(
+    listing = PagedList(
         rows=[stream_row(each) for each in found.items],
         total=found.total,
         number=wanted.number,
-        path=PLACE,
+        path=PATH,
         values={"queue": queue, "held": "1" if held else ""},
     )
-    view = StreamList(
+    return show(
+        request,
+        "streams.html",
+        current=PATH,
         listing=listing,
         lead=tell_held_in_all(in_all),
         held=in_all.messages,
         only_held=bool(held),
         queue=queue,
     )
-    return show(request, "streams.html", view, current=PLACE)
 
 
 @router.get("/one")
@@ -287,19 +190,29 @@ def get_stream(
     request: Request, parts: Parts, queue: str = "", stream: str = "", page: PageText = ""
 ) -> Response:
     """Show the open messages of a stream in their order, and what holds each."""
-    up_to = parts.counts.look().up_to
+    up_to = parts.counts.snapshot().up_to
     wanted = PageRequest(number=page_number(page), size=PAGE)
     found = find_stream(parts.db, Stream(queue, stream), wanted)
     if found is None:
         raise _unknown(queue, stream)
-    listing = Listing(
-        rows=placed(found, wanted.offset + 1),
+    listing = PagedList(
+        rows=found.messages.items,
         total=found.messages.total,
         number=wanted.number,
-        path=f"{PLACE}/one",
+        path=f"{PATH}/one",
         values={"queue": queue, "stream": stream},
     )
-    return show(request, "stream.html", stream_page(found, listing, up_to), current=PLACE)
+    return show(
+        request,
+        "stream.html",
+        current=PATH,
+        stream=found.listed.stream,
+        held=found.listed.held,
+        lead=_lead(found.listed),
+        listing=listing,
+        up_to=up_to,
+        state_in_stream=state_in_stream,
+    )
 
 
 @router.get("/release", dependencies=[IN_FULL])
@@ -320,8 +233,8 @@ def ask_before_release(
         raise _unknown(queue, stream)
     chosen = () if everything else tuple(dict.fromkeys(ids))
     held = plan_release(parts.db, wanted)
-    question = ask_release(found.listed, chosen, held, stream_link(wanted))
-    return show(request, "question.html", question, current=PLACE)
+    question = release_question(found.listed, chosen, held, stream_link(wanted))
+    return show(request, "question.html", current=PATH, question=question)
 
 
 @router.post("/release")
@@ -339,8 +252,7 @@ def release(parts: Parts, form: SentForm) -> Response:
             named = ", ".join(each[:100] for each in strangers[:3])
             raise HTTPException(409, f"Not in this stream: {named}. Nothing was released.")
         case _:
-            told = "released" if done.ids else "unchanged"
-            return see_other(form.next(told, PLACE))
+            return see_other(form.next("released" if done.ids else "unchanged", PATH))
 
 
 def _counted(form: Form, stream: Stream) -> tuple[int, ...]:

@@ -56,6 +56,24 @@ DONE: Mapping[Act, str] = {
 }
 """What an act has done with its messages."""
 
+_BAD_EVENTS = frozenset({"retry_returned", "failed_import", "import_in_doubt", "canary_failed"})
+_EVENTS_TO_NOTE = frozenset(
+    {
+        "retry_skipped",
+        "own_copy_came_back",
+        "copy_of_another_came",
+        "import_kept",
+        "import_not_sent",
+        "batch_adopted",
+        "batch_moved",
+        "sent_again",
+        "archive_refused",
+        "unarchive_refused",
+        "resolve_refused",
+        "message_dead",
+        "policies_wrong",
+    }
+)
 _STEPS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _KIB = 1024
 _UNSEEN = re.compile(
@@ -126,6 +144,21 @@ def size(count: int) -> str:
     return f"{kib:,.1f} KiB" if kib < _KIB else f"{kib / _KIB:,.1f} MiB"
 
 
+def next_words(
+    status: FailedMessageStatus, disposition: Disposition, resolution: Resolution | None
+) -> tuple[str, str]:
+    """Return in few words what happens next with a message, and the tone of these words."""
+    if status is FailedMessageStatus.UNRESOLVED:
+        return DISPOSITIONS[disposition]
+    words, tone = STATUSES[status]
+    return words if resolution is None else RESOLUTIONS[resolution], tone
+
+
+def event_tone(kind: str) -> str:
+    """Return the tone of a kind of event: `bad`, `wait` or nothing."""
+    return "bad" if kind in _BAD_EVENTS else "wait" if kind in _EVENTS_TO_NOTE else ""
+
+
 def share(part: int, whole: int) -> str:
     """Return a part in percent: `99.1 %`; never 100 % of what is not whole."""
     if whole in {0, part}:
@@ -141,10 +174,19 @@ def listed(names: Sequence[str], most: int = 2) -> str:
     return " and ".join(shown)
 
 
+def capital(text: str) -> str:
+    """Return a text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
 def sentence(text: str) -> str:
     """Return a reason as a whole sentence: with a capital, and with a full stop."""
-    begun = text[:1].upper() + text[1:]
-    return begun if begun.endswith((".", "!", "?")) else f"{begun}."
+    return capital(text) if text.endswith((".", "!", "?")) else f"{capital(text)}."
+
+
+def first_line(text: str) -> str:
+    """Return the first line of a text that may have several."""
+    return text.strip().split("\n", 1)[0]
 
 
 def visible(text: str) -> str:

@@ -11,7 +11,7 @@ from retrier.app.policies import read_policy_text
 from retrier.domain.hosts import Hosts
 from retrier.http.parts import have_none
 from retrier.web.application import create_page
-from retrier.web.counts import Counts
+from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
 from retrier.web.parts import Addition, PageParts, QueueState
@@ -30,7 +30,7 @@ class Web:
         self.queues: Sequence[QueueState] = ()
         self.in_force = have_none()
         self.policy_text = ""
-        self.counts = Counts(
+        self.counts = PageCounts(
             api.db,
             api.clock,
             lambda found, trouble: self.live.publish(live_values(found, trouble)),

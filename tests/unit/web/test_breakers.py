@@ -66,7 +66,7 @@ class TestTheList:
         web.api.receive(failure(queue="orders"))
         hold(web)
 
-        told = live_values(web.counts.look(), None)
+        told = live_values(web.counts.snapshot(), None)
 
         assert told["breaker/orders/state"] == "open"
         assert told["breaker/orders/words"].startswith("`orders` is held by ")
@@ -78,7 +78,7 @@ class TestTheList:
         hold(web)
         follow(web, act(web, "close"))
 
-        told = live_values(web.counts.look(), None)
+        told = live_values(web.counts.snapshot(), None)
 
         assert told["breaker/orders/state"] == "closed"
         assert [told[f"breaker/orders/{key}"] for key in ("tone", "until", "held")] == ["", "", ""]

@@ -6,7 +6,7 @@ import pytest
 
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.web.counts import Counts, Snapshot, Trouble
+from retrier.web.counts import PageCounts, Snapshot, Trouble
 from tests.support.api import Api
 from tests.support.factories import failure
 from tests.support.frozen_clock import FrozenClock
@@ -34,7 +34,7 @@ class Counting:
         self.clock = CostlyClock()
         self.told: list[Snapshot] = []
         self.troubles: list[Trouble | None] = []
-        self.counts = Counts(db, self.clock, self._tell)
+        self.counts = PageCounts(db, self.clock, self._tell)
 
     def run(self, seconds: int, *, watched: bool) -> int:
         """Let the job run so long; return how often it has counted."""
@@ -102,16 +102,16 @@ def test_a_new_failure_is_added_to_counts_that_are_too_costly_to_make_anew(
 
 
 def test_a_page_sees_its_own_change_at_once(counting: Counting) -> None:
-    counting.counts.look()
+    counting.counts.snapshot()
     counting.api.receive(failure())
 
     counting.counts.note_change()
 
-    assert counting.counts.look().unresolved == 1
+    assert counting.counts.snapshot().unresolved == 1
 
 
 def test_the_age_of_the_counts_is_known(counting: Counting) -> None:
-    counting.counts.look()
+    counting.counts.snapshot()
 
     counting.clock.advance(4)
 
@@ -120,21 +120,21 @@ def test_the_age_of_the_counts_is_known(counting: Counting) -> None:
 
 def test_a_database_that_is_away_leaves_the_last_counts(counting: Counting) -> None:
     counting.api.receive(failure())
-    counting.counts.look()
+    counting.counts.snapshot()
     counting.counts._db = Database(DatabaseOptions(url="sqlite:////nowhere/at/all.db"))  # noqa: SLF001 - it went away
 
     counting.clock.advance(60)
     with pytest.raises(DatabaseUnavailable):
         counting.counts.tick()
 
-    assert counting.counts.look().unresolved == 1
+    assert counting.counts.snapshot().unresolved == 1
     assert counting.counts.trouble is not None
     assert counting.troubles[-1] is not None
 
 
 def test_without_any_counts_a_database_that_is_away_is_an_error() -> None:
     db = Database(DatabaseOptions(url="sqlite:////nowhere/at/all.db"))
-    counts = Counts(db, FrozenClock(), lambda _found, _trouble: "")
+    counts = PageCounts(db, FrozenClock(), lambda _found, _trouble: "")
 
     with pytest.raises(DatabaseUnavailable):
-        counts.look()
+        counts.snapshot()

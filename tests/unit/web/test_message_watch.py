@@ -11,7 +11,7 @@ NOBODY = "b0f4cb64-9b3e-4a4b-9a11-0d1b6a3d2f6e"
 def mark_of(web: Web, key: str) -> str | None:
     """Return what open pages are told of a message."""
     web.counts.note_change()
-    found = web.counts.look().messages.get(key)
+    found = web.counts.snapshot().messages.get(key)
     return found.state if found else None
 
 
@@ -56,7 +56,7 @@ def test_it_is_told_how_often_its_message_failed(web: Web) -> None:
     web.api.receive(again(first))
     web.counts.note_change()
 
-    assert web.counts.look().messages[key].failures == 2
+    assert web.counts.snapshot().messages[key].failures == 2
 
 
 def test_a_message_whose_page_was_closed_costs_nothing(web: Web) -> None:
@@ -72,7 +72,7 @@ def test_a_made_up_id_is_not_looked_for(web: Web) -> None:
     for key in ("no id", "%00", NOBODY):
         web.counts.note_reader_of(key)
 
-    assert dict(web.counts.look().messages) == {}
+    assert dict(web.counts.snapshot().messages) == {}
 
 
 def test_its_page_says_which_state_it_shows(web: Web) -> None:

@@ -48,7 +48,7 @@ def follow(web: Web, answer: httpx.Response) -> str:
 def told(web: Web) -> dict[str, str]:
     """Return what open pages are told now."""
     web.counts.note_change()
-    return live_values(web.counts.look(), None)
+    return live_values(web.counts.snapshot(), None)
 
 
 def held(web: Web) -> list[str]:
