@@ -71,8 +71,10 @@ _CANCELLED = "57014"
 _PROGRAM_LIMITS = "54"
 # No such table, or no right to use it: the fault is in the database, not in the statement.
 _UNUSABLE_STATES = frozenset({"42P01", "42501"})
-# A standby refuses a transaction that may write.
+# A standby refuses a transaction that may write. Behind a pooler we say its BEGIN; else the driver
+# does, with the first statement, and then only the words of the server tell.
 _NOT_SUPPORTED = "0A000"
+_WRITING = ("during recovery", "read-write")
 _STANDBY = (
     "it is a standby. Name the primary in database.url, or all hosts with "
     "target_session_attrs=read-write"
@@ -90,6 +92,11 @@ _NO_DATABASE = re.compile(r'database "(.+)" does not exist')
 _NOT_OPENED = "unable to open database file"
 """SQLite's words, whatever the reason is."""
 _FOLDER_NEEDED = "the user of this process must be able to write to its folder, or to make it"
+
+
+def _refuses_writing(error: DBAPIError, words: str) -> bool:
+    begins = (error.statement or "").startswith("BEGIN")
+    return begins or any(each in words.casefold() for each in _WRITING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +133,7 @@ class Translator:
             return DataRefused(first.partition(': "')[0])
         if isinstance(error.orig, SessionRefused):
             return DatabaseRefused(f"the database at {self.place} cannot be used: {first}")
-        if state_of(error) == _NOT_SUPPORTED and (error.statement or "").startswith("BEGIN"):
+        if state_of(error) == _NOT_SUPPORTED and _refuses_writing(error, first):
             return DatabaseRefused(f"the database at {self.place} takes no writes: {_STANDBY}")
         if _STATEMENT_POOLING in first:
             return DatabaseRefused(f"the pooler at {self.place} {_NO_TRANSACTIONS}")
