@@ -223,6 +223,14 @@ class TestTheGroupList:
         assert api.get("recoverability/groups/Message Type") == []
         assert acknowledge_archives(api.db, group, "ada") == 0
 
+    def test_forgets_it_when_a_person_undoes_it(self, api: Api) -> None:
+        archive_group(api, 1)
+        (archived,) = api.get("archive_operations")
+
+        api.http.post(f"/api/archive_operations/{archived['id']}/undo")
+
+        assert group_of(api)["operation_status"] == "None"
+
     def test_does_not_forget_one_that_still_runs(self, api: Api) -> None:
         group = archive_group(api, MANY)
 
