@@ -24,7 +24,7 @@ from retrier.api.answers import (
 from retrier.api.messages import claim, item
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
-from retrier.api.selections import YEAR, AskedBody, named_plan, refuse_plan
+from retrier.api.selections import AskedBody, named_plan, refuse_plan
 from retrier.domain.headers import why_not_dropped
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.processor_work import Work, find_work, wait_until
@@ -33,6 +33,7 @@ from retrier.domain.retry_operation import (
     INEXACT,
     OF_ANOTHER,
     RETRY,
+    YEAR,
     Cancel,
     Order,
     Pause,

@@ -21,7 +21,10 @@ from retrier.api.requests import MOST_IDS, ComingMoment, Duration, LastMoment, M
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import (
     HIGHEST_RATE,
+    LARGEST_CANARY,
     LONGEST,
+    MOST_MESSAGES,
+    YEAR,
     Canary,
     Plan,
     RetryTerms,
@@ -169,16 +172,7 @@ class SelectionBody(BaseModel):
         return Selection(ids=None if self.ids is None else tuple(self.ids), **parts)
 
 
-MOST_MESSAGES = 10_000_000
-"""The largest limit of an operation."""
-
 LONGEST_WHY = 1000
-LARGEST_CANARY = 1000
-"""Messages that are sent first at most: they are one batch."""
-
-YEAR = timedelta(days=366)
-"""How far ahead an operation may begin."""
-
 _NUL = "It holds NUL."
 _TWICE = "Give `not_before` or `in`, not both."
 _TOO_LATE = "An operation begins within a year."

@@ -86,6 +86,16 @@ class CanaryState(StrEnum):
     FAILED = "failed"
 
 
+MOST_MESSAGES = 10_000_000
+"""The largest limit of an operation."""
+
+LARGEST_CANARY = 1000
+"""Messages that are sent first at most: they are one batch."""
+
+YEAR = timedelta(days=366)
+"""How far ahead an operation may begin."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Canary:
     """Send the first `size` messages alone, wait, and go on if at most `most_back` came back."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Annotated
 from urllib.parse import parse_qs, quote, unquote
 from uuid import uuid4
@@ -13,7 +14,11 @@ from retrier.domain.headers import why_not_dropped
 from retrier.domain.retry_operation import (
     HIGHEST_RATE,
     INEXACT,
+    LARGEST_CANARY,
+    MOST_MESSAGES,
     RETRY,
+    YEAR,
+    Canary,
     Plan,
     RetryRequest,
     RetryTerms,
@@ -26,9 +31,11 @@ from retrier.domain.retry_operation import (
 from retrier.domain.retry_operation import LONGEST as LONGEST_PLAN
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
+from retrier.domain.times import NoTime, read_duration
 from retrier.gateway import AskedAgain
 from retrier.http import parts
 from retrier.http.parts import LONGEST_KEY, one_line
+from retrier.web.parts import PageParts
 
 LONGEST_WHY = 1000
 LONGEST_HEADERS = 1000
@@ -81,12 +88,54 @@ class Form:
     @property
     def rate(self) -> int | None:
         """How many messages a second are sent at most. Raises HTTPException if it is no number."""
-        text = self.text("rate")
+        return self._number("rate", "A rate", 1, HIGHEST_RATE)
+
+    def _number(self, name: str, what: str, least: int, most: int) -> int | None:
+        text = self.text(name)
         if not text:
             return None
-        if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= HIGHEST_RATE):
-            raise HTTPException(400, f"A rate is a whole number from 1 to {HIGHEST_RATE:,}.")
+        if not (text.isascii() and text.isdecimal() and least <= int(text[:9]) <= most):
+            raise HTTPException(400, f"{what} is a whole number from {least} to {most:,}.")
         return int(text)
+
+    def _duration(self, name: str, what: str) -> timedelta | None:
+        text = self.text(name)
+        try:
+            found = read_duration(text) if text else None
+        except NoTime as error:
+            raise HTTPException(400, f"{what}: {error}.") from None
+        if found is not None and found > YEAR:
+            raise HTTPException(400, f"{what} is a year at most.")
+        return found
+
+    def terms(self, parts: PageParts) -> RetryTerms:
+        """Return how the messages are to be sent. Raises HTTPException for what cannot be meant."""
+        destination = self.text("destination") or None
+        if destination is not None:
+            _check_destination(parts, destination)
+        return RetryTerms(
+            limit=self._number("limit", "A limit", 1, MOST_MESSAGES),
+            destination=destination,
+            delay=self._duration("in", "The time before it begins"),
+            rate=self.rate,
+            canary=self._canary(),
+            drop_headers=self.drop_headers,
+        )
+
+    def _canary(self) -> Canary | None:
+        size = self._number("canary", "How many go first", 1, LARGEST_CANARY)
+        wait = self._duration("canary_wait", "The wait after the first ones")
+        most_back = self._number("canary_limit", "How many may come back", 0, LARGEST_CANARY)
+        if size is None:
+            if wait is not None or most_back is not None:
+                raise HTTPException(400, "Say how many go first, or leave the wait for them empty.")
+            return None
+        usual = Canary(size=size)
+        return Canary(
+            size=size,
+            wait=usual.wait if wait is None else wait,
+            most_back=usual.most_back if most_back is None else most_back,
+        )
 
     @property
     def drop_headers(self) -> tuple[str, ...]:
@@ -270,3 +319,11 @@ class ConfirmationForm:
     asks_why: bool = False
     is_empty: bool = False
     leave: str = "Cancel"
+
+
+def _check_destination(parts: PageParts, destination: str) -> None:
+    why_not = parts.gateway.why_not_send_to(destination)
+    if why_not is not None:
+        raise HTTPException(400, f"Retries cannot be sent there: {why_not}.")
+    if destination in parts.look_at([destination]).missing:
+        raise HTTPException(409, f"The queue {destination} does not exist: the retry would fail.")

@@ -14,7 +14,6 @@ from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.comments import LONGEST, Comment, CommentRefusal
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical
-from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
 from retrier.store.comments import find_comments
@@ -273,8 +272,7 @@ def preview_retry(request: Request, group_id: str, parts: Parts, back: str = "/g
 def retry(group_id: str, parts: Parts, form: SentForm) -> Response:
     """Ask for a retry of what the preview counted."""
     title = _title(parts, group_id)
-    terms = RetryTerms(rate=form.rate, drop_headers=form.drop_headers)
-    request = form.retry(Selection(group=group_id), f"retry of group {title}", terms)
+    request = form.retry(Selection(group=group_id), f"retry of group {title}", form.terms(parts))
     made = parts.gateway.retry(form.planned(request))
     return see_other(form.next(f"retry:{made.operation_id}", "/groups"))
 

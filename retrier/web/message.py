@@ -21,7 +21,7 @@ from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.decision import AGAIN
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.identity import canonical
-from retrier.domain.retry_operation import RetryRequest, RetryTerms
+from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.wait_reasons import Holding
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
@@ -563,19 +563,7 @@ for _each in (Act.ARCHIVE, Act.UNARCHIVE, Act.RESOLVE):
 
 def _to_retry(parts: PageParts, unique_id: str, form: Form, name: str) -> RetryRequest:
     selection = Selection(ids=(_known(parts, unique_id),))
-    destination = form.text("destination") or None
-    if destination is not None:
-        _check_destination(parts, destination)
-    terms = RetryTerms(rate=form.rate, destination=destination, drop_headers=form.drop_headers)
-    return form.retry(selection, f"{name} of message {unique_id}", terms)
-
-
-def _check_destination(parts: PageParts, destination: str) -> None:
-    why_not = parts.gateway.why_not_send_to(destination)
-    if why_not is not None:
-        raise HTTPException(400, f"Retries cannot be sent there: {why_not}.")
-    if destination in parts.look_at([destination]).missing:
-        raise HTTPException(409, f"The queue {destination} does not exist: the retry would fail.")
+    return form.retry(selection, f"{name} of message {unique_id}", form.terms(parts))
 
 
 def _question(

@@ -227,8 +227,7 @@ def ask_about_selected(
 def retry(parts: Parts, form: SentForm) -> Response:
     """Ask for a retry of what the preview counted."""
     selected = read_selected(parts, form)
-    terms = RetryTerms(rate=form.rate, drop_headers=form.drop_headers)
-    request = form.retry(selected.selection, f"retry of {selected.words}", terms)
+    request = form.retry(selected.selection, f"retry of {selected.words}", form.terms(parts))
     made = parts.gateway.retry(form.planned(request))
     return see_other(form.next(f"retry:{made.operation_id}", "/messages"))
 

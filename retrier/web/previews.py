@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from fastapi import APIRouter, Request, Response
 
-from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
+from retrier.domain.retry_operation import RetryRequest, type_of
 from retrier.domain.selection import Selection
 from retrier.http.parts import warnings_of
 from retrier.store.previews import By, plan_of, preview
@@ -72,6 +72,6 @@ def preview_retry(request: Request) -> Response:
 @router.post("")
 def retry(parts: Parts, form: SentForm) -> Response:
     """Ask for a retry of what the preview counted."""
-    request = form.retry(_ALL, f"retry of {_WORDS}", RetryTerms(rate=form.rate))
+    request = form.retry(_ALL, f"retry of {_WORDS}", form.terms(parts))
     made = parts.gateway.retry(form.planned(request))
     return see_other(form.next(f"retry:{made.operation_id}"))

@@ -276,3 +276,56 @@ def test_headers_that_cannot_be_dropped_are_refused(web: Web, named: str) -> Non
 
     assert answer.status_code == 400
     assert operations(web) == []
+
+
+def test_the_dialog_of_a_retry_has_all_terms_that_the_command_line_has(web: Web) -> None:
+    web.api.receive(*(failure(queue="orders") for _ in range(5)))
+    group = only_group(web)
+    terms = {"canary": "2", "canary_wait": "5m", "canary_limit": "1", "limit": "4", "rate": "7"}
+
+    answer = web.post(
+        f"/groups/{group}/retry",
+        retry_form(web, group) | terms | {"in": "2h", "drop_headers": "x-trace*"},
+    )
+
+    assert answer.status_code == 303
+    (asked,) = operations(web)
+    shown = web.api.get(f"operations/{asked['id']}")
+    assert {name: shown[name] for name in ("limit", "rate", "drop_headers")} == {
+        "limit": 4,
+        "rate": 7,
+        "drop_headers": ["x-trace*"],
+    }
+    assert shown["canary"] == {
+        "size": 2,
+        "wait": 300.0,
+        "limit": 1,
+        "state": "sending",
+        "sent": 0,
+        "came_back": 0,
+    }
+    assert "not_before" in shown
+
+
+@pytest.mark.parametrize(
+    ("terms", "words"),
+    [
+        ({"canary": "0"}, "How many go first is a whole number from 1 to 1,000."),
+        ({"limit": "all"}, "A limit is a whole number from 1 to 10,000,000."),
+        ({"in": "soon"}, "The time before it begins"),
+        ({"in": "900d"}, "The time before it begins is a year at most."),
+        ({"canary_wait": "5m"}, "Say how many go first"),
+        ({"destination": "x" * 300}, "Retries cannot be sent there"),
+    ],
+)
+def test_terms_that_cannot_be_meant_are_refused_and_nothing_is_asked_for(
+    web: Web, terms: dict[str, str], words: str
+) -> None:
+    web.api.receive(failure(queue="orders"), failure(queue="orders"))
+    group = only_group(web)
+
+    answer = web.post(f"/groups/{group}/retry", retry_form(web, group) | terms)
+
+    assert answer.status_code == 400
+    assert words in answer.text
+    assert operations(web) == []
