@@ -10,9 +10,9 @@ from retrier import __version__
 from retrier.cli import (
     archives,
     breakers,
-    comments,
     database,
     events,
+    groups,
     imports,
     operations,
     pending,
@@ -69,12 +69,11 @@ app = make_app(
 for part in (
     service.app,
     demo_app,
-    operations.groups_app,
+    groups.app,
     retry.app,
     archives.acts,
     events.app,
     operations.history_app,
-    comments.app,
     processor.app,
     recovery.app,
 ):

@@ -15,8 +15,8 @@ app = make_app("Breakers: destinations that get no retries while they fail.")
 _COLUMNS = (
     Column(title="breaker", flexible=True),
     Column(title="state"),
-    Column(title="since (UTC)"),
-    Column(title="why", flexible=True),
+    Column(title="since (UTC)", time=True),
+    Column(title="why", flexible=True, weight=2),
 )
 
 Key = Annotated[

@@ -166,8 +166,9 @@ def tools_of(ctx: typer.Context) -> Tools:
 
 def printer_of(ctx: typer.Context, *, as_json: bool) -> Printer:
     """Return the printer with which the command line was started, for documents or for words."""
-    printer = tools_of(ctx).printer
-    return Printer(printer.out, printer.err, as_json=as_json)
+    tools = tools_of(ctx)
+    year = tools.clock.now().year
+    return Printer(tools.printer.out, tools.printer.err, as_json=as_json, year=year)
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:

@@ -28,7 +28,16 @@ from retrier.cli.command import (
     with_standard_input,
     write_bytes,
 )
-from retrier.cli.printer import Column, Printer, counted, minute, moment, one_line, short_id
+from retrier.cli.printer import (
+    Column,
+    Printer,
+    counted,
+    minute,
+    moment,
+    none_of,
+    one_line,
+    short_id,
+)
 from retrier.cli.selection import PlanOption, note_plan, planned
 from retrier.errors import RequestRefused
 
@@ -205,10 +214,10 @@ class Sending:
 _COLUMNS = (
     Column(title="id"),
     Column(title="state"),
-    Column(title="received (UTC)"),
+    Column(title="received (UTC)", time=True),
     Column(title="total bytes", number=True),
     Column(title="error queue", flexible=True),
-    Column(title="reason", flexible=True),
+    Column(title="reason", flexible=True, weight=2),
 )
 _REASONS = (Column(title="count", number=True), Column(title="reason", flexible=True))
 _REFUSED = (Column(title="id"), Column(title="reason", flexible=True))
@@ -359,7 +368,8 @@ def list_imports(
         printer.note(f"{len(found.items):,} of {counted(found.total, 'failed import')}")
         advise_on_imports(printer, found.items)
     else:
-        printer.note("no failed import: everything could be read")
+        nothing = "no failed import: everything could be read"
+        printer.note(none_of(found, "failed import", nothing))
 
 
 @app.command(

@@ -1,4 +1,4 @@
-"""Groups, operations and batches: listed, watched, steered, and acknowledged when they are over."""
+"""Operations and batches: listed, watched, steered, and acknowledged when they are over."""
 
 from collections.abc import Iterable
 from shlex import quote
@@ -18,10 +18,8 @@ from retrier.cli.command import (
     find_operation_id,
     make_app,
     name_user,
-    note_imports,
     tools_of,
 )
-from retrier.cli.errors import show_groups
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 from retrier.cli.progress import exit_code_of, watch_operation, with_pending
 from retrier.domain.retry_operation import HIGHEST_RATE
@@ -37,7 +35,7 @@ _OPERATIONS = (
     Column(title="by", flexible=True, extra=True),
     Column(title="what", flexible=True),
 )
-_WAITS = Column(title="waits because", flexible=True)
+_WAITS = Column(title="waits because", flexible=True, below=True)
 _BATCHES = (
     Column(title="id"),
     Column(title="status"),
@@ -335,53 +333,6 @@ def show_batch_alive(ctx: typer.Context, batch_id: BatchId, service: CalledServi
     with service.open(ctx) as api:
         found = api.find("batches", find_batch_id(api, batch_id))
     printer.show(found, show_batch)
-
-
-groups_app = make_app("Look at failure groups.")
-
-Classifier = Annotated[
-    str | None,
-    typer.Option(
-        "--classifier", metavar="NAME", help="How to group; the service's first one by default."
-    ),
-]
-
-
-@groups_app.command(
-    epilog="""
-    \b
-    Examples:
-      retrier groups
-      retrier groups --classifier 'Message Type'
-      retrier retry --group 5a1d0b7e --watch
-    """
-)
-@command
-def groups(ctx: typer.Context, service: CalledService, classifier: Classifier = None) -> None:
-    """List failure groups.
-
-    Groups with unresolved messages or with a retry in progress, the newest failure first.
-    """
-    printer = service.printer(ctx)
-    with service.open(ctx) as api:
-        names = api.texts("recoverability", "classifiers")
-        if classifier is not None and classifier not in names:
-            raise typer.BadParameter(f"{classifier!r} is none of: {', '.join(names)}")
-        found = api.page("recoverability", "groups", classifier or names[0])
-        if service.as_json:
-            printer.document({"total": found.total, "items": found.items})
-            return
-        shown = [each for each in found.items if each["count"] or _is_under_way(each)]
-        if shown:
-            show_groups(printer, shown)
-        else:
-            printer.note("no group has an unresolved message")
-        note_imports(printer, api)
-
-
-def _is_under_way(group: Json) -> bool:
-    """Say whether something of a group is not over; what is over stays in the service's list."""
-    return group["operation_status"] not in ("None", "Completed", "ArchiveCompleted")
 
 
 steering_app = operations_app

@@ -104,7 +104,7 @@ def _seconds(text: str) -> float:
 _COLUMNS = (
     Column(title="id"),
     Column(title="waits"),
-    Column(title="sent (UTC)"),
+    Column(title="sent (UTC)", time=True),
     Column(title="sent to", flexible=True),
     Column(title="operation", extra=True),
 )

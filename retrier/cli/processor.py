@@ -11,7 +11,7 @@ _OPERATIONS = (
     Column(title="state"),
     Column(title="remaining", number=True),
     Column(title="what", flexible=True),
-    Column(title="waits because", flexible=True),
+    Column(title="waits because", flexible=True, below=True),
 )
 
 

@@ -16,7 +16,7 @@ app = make_app("Redirects: retries for one queue go to another.")
 _COLUMNS = (
     Column(title="from", flexible=True),
     Column(title="to", flexible=True),
-    Column(title="since (UTC)"),
+    Column(title="since (UTC)", time=True),
 )
 _ALL = 1_000_000
 

@@ -30,7 +30,7 @@ _MESSAGES = (
     Column(title="id"),
     Column(title="status"),
     Column(title="rule"),
-    Column(title="failed (UTC)"),
+    Column(title="failed (UTC)", time=True),
     Column(title="held", flexible=True),
 )
 
