@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import CalledService, Pages, User, command, make_app, name_user
+from retrier.cli.command import (
+    CalledService,
+    Pages,
+    User,
+    command,
+    make_app,
+    name_user,
+    offer_queues,
+)
 from retrier.cli.printer import Column, Printer, minute
 from retrier.cli.selection import duration
 
@@ -22,7 +30,9 @@ _COLUMNS = (
 Key = Annotated[
     str,
     typer.Argument(
-        metavar="KEY", help="A queue; or a message type, written message_type:Shop.PlaceOrder."
+        metavar="KEY",
+        autocompletion=offer_queues,
+        help="A queue; or a message type, written message_type:Shop.PlaceOrder.",
     ),
 ]
 Time = Annotated[

@@ -16,11 +16,13 @@ from retrier.cli.command import (
     Output,
     Pages,
     command,
+    find_archive_id,
     find_message_id,
     find_one_message,
     is_short,
     make_app,
     note_imports,
+    offer_messages,
     one_of,
     write_bytes,
 )
@@ -307,7 +309,7 @@ class MessageFilters(Conditions):
         """Return the query parameters of the API. Raises BadParameter, RequestRefused."""
         more = {
             "status": ",".join(self.status or ()),
-            "archived_by": self.archived_by,
+            "archived_by": find_archive_id(api, self.archived_by) if self.archived_by else None,
             "message_id": self.message_id,
         }
         parts = {name: str(value) for name, value in self.resolved(api).items()}
@@ -341,7 +343,11 @@ class ListOrder:
 
 MessageId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The id, its first 8 characters or more, or the message id."),
+    typer.Argument(
+        metavar="ID",
+        autocompletion=offer_messages,
+        help="The id, its first 8 characters or more, or the message id.",
+    ),
 ]
 
 

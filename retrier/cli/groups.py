@@ -16,11 +16,13 @@ from retrier.cli.command import (
     make_app,
     name_user,
     note_imports,
+    offer_groups,
+    offer_words,
     one_of,
 )
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.selection import moment
-from retrier.domain.classifiers import GroupKey
+from retrier.domain.classifiers import CLASSIFIERS, GroupKey
 
 _ID = Column(title="id")
 _TIMES = (
@@ -83,7 +85,10 @@ app = make_app("Look at failure groups, and comment on them.")
 Classifier = Annotated[
     str | None,
     typer.Option(
-        "--classifier", metavar="NAME", help="How to group; the service's first one by default."
+        "--classifier",
+        metavar="NAME",
+        autocompletion=offer_words(CLASSIFIERS),
+        help="How to group; the service's first one by default.",
     ),
 ]
 
@@ -190,7 +195,12 @@ def _is_under_way(group: Json) -> bool:
 
 
 GroupId = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The id of a group, or its first 8 characters.")
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        autocompletion=offer_groups,
+        help="The id of a group, or its first 8 characters.",
+    ),
 ]
 Text = Annotated[str | None, typer.Argument(metavar="TEXT", help="The comment.")]
 Delete = Annotated[bool, typer.Option("--delete", help="Take the comment away.")]

@@ -24,6 +24,7 @@ from retrier.cli.command import (
     find_import_id,
     make_app,
     name_user,
+    offer_imports,
     tools_of,
     with_standard_input,
     write_bytes,
@@ -321,12 +322,18 @@ def _cut(value: object) -> str:
 app = make_app("Look at messages that could not be read, and find a way out for them.")
 
 ImportId = Annotated[
-    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+    str,
+    typer.Argument(
+        metavar="ID",
+        autocompletion=offer_imports,
+        help="The id, or its first 8 characters or more.",
+    ),
 ]
 ImportIds = Annotated[
     list[str],
     typer.Argument(
         metavar="ID",
+        autocompletion=offer_imports,
         help="Ids, or their first 8 characters or more; - reads them from standard input.",
     ),
 ]
@@ -355,6 +362,9 @@ def list_imports(
     ] = False,
 ) -> None:
     """List failed imports, the newest first."""
+    if queue == "":
+        # A script that found no name must not list them all.
+        raise typer.BadParameter("--queue: the value is empty.")
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         direction = "asc" if ascending else "desc"

@@ -18,6 +18,8 @@ from retrier.cli.command import (
     find_operation_id,
     make_app,
     name_user,
+    offer_groups,
+    offer_operations,
     tools_of,
 )
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
@@ -65,14 +67,16 @@ def show_operations(printer: Printer, items: Iterable[Json]) -> None:
 
 def show_operation(printer: Printer, found: Json) -> None:
     """Print everything about one operation."""
+    waits = found.get("waits_because")
     printer.sheet(
         {
             "id": found["id"],
             "what": found["originator"],
             "asked by": found["requested_by"],
             "state": found["state"],
-            "why": found.get("reason"),
-            "waits because": found.get("waits_because"),
+            # Not twice: a wait is often told as the reason of the state, too.
+            "reason": None if found.get("reason") == waits else found.get("reason"),
+            "waits because": waits,
             **_terms(found),
             "total": found["total"],
             "forwarded": found["forwarded"],
@@ -204,7 +208,7 @@ def _terms(found: Json) -> dict[str, object]:
     """Return how its messages are sent, as far as somebody asked for it."""
     rate, canary = found.get("rate"), found.get("canary")
     return {
-        "asked because": found.get("why"),
+        "why": found.get("why"),
         "limit": found.get("limit"),
         "destination": found.get("destination"),
         "without headers": ", ".join(found.get("drop_headers", ())) or None,
@@ -257,7 +261,12 @@ def _claim(claim: Json) -> tuple[object, ...]:
 operations_app = make_app("Look at retry operations: one for each request for retries.")
 
 OperationId = Annotated[
-    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+    str,
+    typer.Argument(
+        metavar="ID",
+        autocompletion=offer_operations,
+        help="The id, or its first 8 characters or more.",
+    ),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it is over.")]
 
@@ -457,7 +466,12 @@ def _show_history(printer: Printer, found: Json) -> None:
 
 
 Group = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The id of a group, or its first 8 characters.")
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        autocompletion=offer_groups,
+        help="The id of a group, or its first 8 characters.",
+    ),
 ]
 
 

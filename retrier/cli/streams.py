@@ -14,6 +14,7 @@ from retrier.cli.command import (
     find_message_id,
     make_app,
     name_user,
+    offer_queues,
 )
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.selection import PlanOption, note_plan, planned
@@ -83,10 +84,22 @@ app = make_app("Streams: messages whose order matters.")
 
 StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="The id of the stream.")]
 Queue = Annotated[
-    str, typer.Option("--queue", metavar="QUEUE", help="The queue where its messages failed.")
+    str,
+    typer.Option(
+        "--queue",
+        metavar="QUEUE",
+        autocompletion=offer_queues,
+        help="The queue where its messages failed.",
+    ),
 ]
 InQueue = Annotated[
-    str, typer.Option("--queue", metavar="QUEUE", help="Only the streams of this queue.")
+    str,
+    typer.Option(
+        "--queue",
+        metavar="QUEUE",
+        autocompletion=offer_queues,
+        help="Only the streams of this queue.",
+    ),
 ]
 OnlyHeld = Annotated[bool, typer.Option("--held", help="Only streams with held messages.")]
 Ids = Annotated[

@@ -156,6 +156,7 @@ ACTS = [
     Line("nothing"),
     Line("errors"),
     Line("--version"),
+    Line("version"),
     Line("groups --url http://localhost:1/elsewhere --token-file {folder}/none"),
 ]
 

@@ -203,8 +203,8 @@ LIST: dict[str, list[str]] = {"groups": [], "operations": ["list"], "batches": [
 def test_a_text_that_is_too_long_is_refused_with_its_name(cli: CommandLine) -> None:
     result = cli.run("errors", "list", "--text", "a" * 50_000)
 
-    assert result.exit_code == 1
-    assert "text has at most 1024 bytes" in result.stderr
+    assert result.exit_code == 2
+    assert "--text: text has at most 1024 bytes" in result.stderr
 
 
 def test_a_list_of_ids_for_a_pipe_misses_none_while_others_leave_it(cli: CommandLine) -> None:
