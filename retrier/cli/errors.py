@@ -42,6 +42,9 @@ from retrier.domain.decision import AGAIN
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.errors import RequestRefused
 
+_MOST_ATTEMPTS = 50
+"""So many of its attempts at most are in the answer about a message."""
+
 _LONGEST_HEADER = 300
 """Characters of a header's value that are shown; --json shows the whole value."""
 
@@ -117,6 +120,9 @@ def show_message(printer: Printer, found: Json) -> None:
         printer.sheet({name: _cut(value) for name, value in headers.items()})
     printer.heading("attempts")
     _show_attempts(printer, attempts)
+    if len(attempts) >= _MOST_ATTEMPTS:
+        whole = f"retrier errors history {short_id(found['id'])} --attempts"
+        printer.note(f"the newest {len(attempts)} attempts; all: `{whole}`")
     printer.heading("groups")
     printer.table(
         _GROUPS, [(short_id(g["id"]), g["type"], g["title"]) for g in found["failure_groups"]]

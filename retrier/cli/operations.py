@@ -148,6 +148,10 @@ def show_batch(printer: Printer, found: Json) -> None:
         printer.table(_CLAIMS, [_claim(each) for each in claims])
 
 
+MOST_NAMED = 1000
+"""Of messages that are skipped, so many at most are named in an answer of the service."""
+
+
 def show_skipped(printer: Printer, found: Json) -> None:
     """Print which named messages were skipped, or would be, and why."""
     skipped = found.get("skipped_messages")
@@ -155,6 +159,10 @@ def show_skipped(printer: Printer, found: Json) -> None:
         printer.heading("skipped")
         # Not shortened: a person may have named something that is no id at all.
         printer.table(_SKIPPED, [(each["id"], each["reason"]) for each in skipped])
+        if len(skipped) >= MOST_NAMED:
+            printer.note(
+                f"the first {len(skipped):,} of {counted(found['skipped'], 'skipped message')}"
+            )
 
 
 def note_dead(printer: Printer, answer: Json, selection: Json) -> None:

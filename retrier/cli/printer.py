@@ -196,9 +196,10 @@ class Printer:
         rest = [n for n in range(len(columns)) if n != below]
         self._print_table([columns[n] for n in rest], [[line[n] for n in rest] for line in lines])
         self.heading(columns[below].title)
-        for line in lines:
-            if line[below]:
-                self._line(line[0], _GAP + line[below])
+        # Once, and not in each of 200 lines: what holds one often holds them all.
+        for text in dict.fromkeys(line[below] for line in lines if line[below]):
+            self._line("", text)
+            self._line(_GAP + ", ".join(line[0] for line in lines if line[below] == text), "")
 
     def _print_table(self, columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> None:
         self.out.print(_rich_table(columns, lines, _widths(columns, lines, self.out.width)))

@@ -15,6 +15,10 @@ _OPERATIONS = (
 )
 
 
+_MOST_OPERATIONS = 50
+"""So many at most are in the answer of the service."""
+
+
 def show_processor(printer: Printer, found: Json) -> None:
     """Print who is the processor, what it does, and the operations that are not over."""
     held = found["is_held"]
@@ -35,6 +39,8 @@ def show_processor(printer: Printer, found: Json) -> None:
     if found["operations"]:
         printer.heading("operations")
         printer.table(_OPERATIONS, [_operation(each) for each in found["operations"]])
+        if len(found["operations"]) >= _MOST_OPERATIONS:
+            printer.note(f"the first {_MOST_OPERATIONS}; all: `retrier operations list`")
 
 
 def _operation(item: Json) -> tuple[object, ...]:

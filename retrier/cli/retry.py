@@ -26,7 +26,7 @@ from retrier.cli.command import (
 )
 from retrier.cli.errors import MessageId, show_messages
 from retrier.cli.errors import app as errors_app
-from retrier.cli.operations import note_dead, show_outcome, show_refused, show_skipped
+from retrier.cli.operations import MOST_NAMED, note_dead, show_outcome, show_refused, show_skipped
 from retrier.cli.printer import Column, Printer, counted, short_id
 from retrier.cli.progress import exit_code_of, watch_operation, with_pending
 from retrier.cli.selection import SelectionOptions, TermOptions, describe, note_plan
@@ -60,6 +60,8 @@ def show_preview(printer: Printer, what: str, found: Json) -> None:
     named = found.get("skipped_messages", [])
     if named:
         printer.table(_WOULD_BE_SKIPPED, [(each["id"], each["reason"]) for each in named])
+        if len(named) >= MOST_NAMED:
+            printer.note(f"the first {len(named):,} that would be skipped")
     for warning in found["warnings"]:
         printer.note(warning["text"])
     note_plan(printer, found)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from retrier.cli.api_client import Json
+from retrier.cli.api_client import LARGEST_PAGE, Json
 from retrier.cli.command import (
     CalledService,
     Pages,
@@ -53,6 +53,7 @@ def show_stream(printer: Printer, found: Json) -> None:
         }
     )
     printer.table(_MESSAGES, [_message(item) for item in found["messages"]])
+    printer.note(f"{len(found['messages']):,} of {counted(found['open'], 'message')}")
 
 
 def _stream(item: Json) -> tuple[object, ...]:
@@ -132,7 +133,7 @@ def show(ctx: typer.Context, stream: StreamId, service: CalledService, queue: Qu
     """Show a stream: its open messages, and what holds them."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = api.find("streams", stream, queue=queue)
+        found = api.find("streams", stream, queue=queue, per_page=LARGEST_PAGE)
     printer.show(found, show_stream)
 
 

@@ -85,7 +85,7 @@ def test_why_a_group_waits_does_not_take_the_room_of_its_title() -> None:
             Column(title="title", flexible=True),
             Column(title="waits because", flexible=True, below=True),
         ],
-        [["1", title, ""], ["2", title, reason]],
+        [["1", title, ""], ["2", title, reason], ["3", title, reason]],
     )
 
     lines = [line.split() for line in out.file.getvalue().splitlines()]
@@ -93,9 +93,11 @@ def test_why_a_group_waits_does_not_take_the_room_of_its_title() -> None:
         ["id", "title"],
         ["1", title],
         ["2", title],
+        ["3", title],
         [],
         ["waits", "because:"],
-        ["2", reason],
+        [reason],
+        ["2,", "3"],
     ]
 
 
