@@ -66,14 +66,32 @@ def demo(port: Port = 33333, *, once: Once = False) -> None:
     raise typer.Exit(run_demo(port=port, once=once, tell=typer.echo))
 
 
-version_app = make_app("Tell the version.")
+about_app = make_app("Tell the version, and what commands do.")
 
 
-@version_app.command(epilog="Example: retrier version")
+@about_app.command(epilog="Example: retrier version")
 @command
 def version() -> None:
     """Show the version."""
     _show_version(wanted=True)
+
+
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="COMMAND", help="Which one, such as errors list.")
+]
+
+
+@about_app.command("help", epilog="Example: retrier help errors list")
+@command
+def show_help(ctx: typer.Context, words: Words = None) -> None:
+    """Show the help of a command."""
+    found = ctx.find_root()
+    for word in words or ():
+        inner = getattr(found.command, "commands", {}).get(word)
+        if inner is None:
+            raise typer.BadParameter(f"there is no command {' '.join(words or ())}.")
+        found = typer.Context(inner, info_name=word, parent=found)
+    typer.echo(found.get_help())
 
 
 PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
@@ -100,7 +118,7 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "ledger",
         ),
         "What is set": ("policies", "redirects", "breakers", "streams"),
-        "The service": ("run", "demo", "check", "verify", "db", "recover", "version"),
+        "The service": ("run", "demo", "check", "verify", "db", "recover", "version", "help"),
     }
 )
 """All commands, in the order in which help lists them."""
@@ -142,7 +160,7 @@ for part in (
     operations.history_app,
     processor.app,
     recovery.app,
-    version_app,
+    about_app,
 ):
     # Added without a name, so that its commands are at the top level.
     app.add_typer(part)

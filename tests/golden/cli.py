@@ -157,6 +157,7 @@ ACTS = [
     Line("errors"),
     Line("--version"),
     Line("version"),
+    Line("help ledger"),
     Line("groups --url http://localhost:1/elsewhere --token-file {folder}/none"),
 ]
 

@@ -55,6 +55,12 @@ def test_h_is_help(words: tuple[str, ...]) -> None:
     assert (result.exit_code, result.stdout.startswith("Usage: retrier")) == (0, True)
 
 
+def test_help_is_a_command_too() -> None:
+    assert invoke(["help", "errors", "list"]).stdout == invoke(["errors", "list", "-h"]).stdout
+    assert invoke(["help"]).stdout == invoke(["-h"]).stdout
+    assert invoke(["help", "errors", "nonsense"]).exit_code == 2
+
+
 def test_the_version_is_told_by_a_command_too() -> None:
     assert invoke(["version"]).stdout == invoke(["--version"]).stdout != ""
 
