@@ -6,30 +6,43 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import unquote_plus
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from retrier.api.answers import HEADERS, TOTAL_COUNT, Json, answer, camel, present, problem, time
 from retrier.api.archive import archive_of_group
 from retrier.api.messages import listed
 from retrier.api.operations import outcomes_of
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.requests import IdsQuery, InContext, MessagesPage, OrderQuery, Wanted, list_headers
-from retrier.domain.classifiers import CLASSIFIERS
+from retrier.api.requests import (
+    LARGEST_PAGE,
+    IdsQuery,
+    InContext,
+    MessagesPage,
+    OrderQuery,
+    Wanted,
+    list_headers,
+    page_headers,
+    read_page,
+)
+from retrier.domain.classifiers import CLASSIFIERS, GroupKey
 from retrier.domain.comments import LONGEST, Comment, CommentRefusal
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState, RetryType
 from retrier.domain.text import IdRange
+from retrier.http.filters import read_time
+from retrier.http.problems import WrongField
 from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
 from retrier.store.groups import (
     GroupCount,
+    WantedGroups,
     add_archives,
     add_retries,
     count_groups,
     find_group,
     find_groups,
 )
-from retrier.store.message_lists import list_messages
+from retrier.store.message_lists import Page, PageRequest, list_messages
 from retrier.store.operation_lists import History, read_history
 from retrier.store.wait_reasons import why_groups_wait
 
@@ -102,6 +115,42 @@ _NO_FILTER = ("", "undefined")
 """What clients send if they want no filter."""
 
 
+USUAL_GROUPS = 200
+"""Groups on a page unless the request says how many: ServiceControl's clients ask for no page, and
+get so many from it (GroupsDataStore)."""
+
+_NO_KEY = f"Groups are sorted by one of: {', '.join(GroupKey)}."
+
+
+def _wanted(
+    text: Annotated[str, Query(description="in the title, in any case")] = "",
+    since: Annotated[str, Query(description="first seen then or later: ISO 8601, or 2h")] = "",
+    sort: Annotated[str, Query(description=f"one of: {', '.join(GroupKey)}")] = "",
+    direction: Annotated[str, Query(description="asc or desc")] = "",
+) -> WantedGroups:
+    if sort and sort not in list(GroupKey):
+        raise WrongField("query.sort", _NO_KEY)
+    return WantedGroups(
+        text=text or None,
+        since=read_time(since, "query.since"),
+        key=GroupKey(sort or GroupKey.LAST),
+        descending=direction != "asc",
+    )
+
+
+def _page(
+    page: Annotated[str, Query(description="from 1 on")] = "",
+    per_page: Annotated[
+        str, Query(description=f"{USUAL_GROUPS} by default, {LARGEST_PAGE} at most")
+    ] = "",
+) -> PageRequest:
+    return read_page(page, per_page, USUAL_GROUPS)
+
+
+GroupsQuery = Annotated[WantedGroups, Depends(_wanted)]
+GroupsPage = Annotated[PageRequest, Depends(_page)]
+
+
 @router.get("/classifiers")
 def get_classifiers(request: Request) -> Response:
     """List the classifiers, the default one first."""
@@ -114,6 +163,8 @@ def get_groups(
     request: Request,
     parts: Parts,
     ids: IdsQuery,
+    wanted: GroupsQuery,
+    page: GroupsPage,
     classifier: str = CLASSIFIERS[0],
     classifierfilter: Annotated[str, Query(description="the exact title")] = "",
 ) -> Response:
@@ -122,13 +173,13 @@ def get_groups(
     With `id_prefix`: all groups whose id begins so, with or without messages and retries.
     """
     if ids is not None:
-        found = _find(parts, classifier, ids)
-        return answer(request, _show(parts, found))
-    title = None if classifierfilter in _NO_FILTER else classifierfilter
-    counted = _count(parts, classifier, title)
-    retried = add_retries(parts.db, counted, classifier, title)
-    groups = add_archives(parts.db, retried, classifier, title)
-    return answer(request, _show(parts, groups))
+        found = _find(parts, classifier, ids, page)
+    else:
+        title = None if classifierfilter in _NO_FILTER else classifierfilter
+        counted = _count(parts, classifier, title)
+        retried = add_retries(parts.db, counted, classifier, title)
+        found = wanted.page_of(add_archives(parts.db, retried, classifier, title), page)
+    return answer(request, _show(parts, found.items), page_headers(request, page, found.total))
 
 
 @router.get("/groups/id/{group_id}")
@@ -171,10 +222,10 @@ def _show(parts: ApiParts, found: Sequence[GroupCount]) -> list[Json]:
     ]
 
 
-def _find(parts: ApiParts, classifier: str, ids: IdRange) -> Sequence[GroupCount]:
-    found = find_groups(parts.db, classifier, ids)
+def _find(parts: ApiParts, classifier: str, ids: IdRange, page: PageRequest) -> Page[GroupCount]:
+    found = find_groups(parts.db, classifier, ids, page)
     # add_retries appends other groups with a retry alive: they were not asked for.
-    return add_retries(parts.db, found, classifier)[: len(found)]
+    return replace(found, items=add_retries(parts.db, found.items, classifier)[: len(found.items)])
 
 
 def _count(parts: ApiParts, classifier: str, title: str | None) -> Sequence[GroupCount]:
@@ -212,6 +263,7 @@ def group(counted: GroupCount) -> Json:
             "dead": counted.dead,
             "first": time(counted.first),
             "last": time(counted.last),
+            "first_seen": time(counted.first_seen),
         }
     )
 

@@ -276,8 +276,14 @@ def _page(
     page: Annotated[str, Query(description="from 1 on")] = "",
     per_page: Annotated[str, Query(description=f"50 by default, {LARGEST_PAGE} at most")] = "",
 ) -> PageRequest:
+    return read_page(page, per_page, 50)
+
+
+def read_page(page: str, per_page: str, usual: int) -> PageRequest:
+    """Return the page that is asked for, of so many items if nothing is said of it."""
     return PageRequest(
-        number=min(_positive(page, 1), LAST_PAGE), size=min(_positive(per_page, 50), LARGEST_PAGE)
+        number=min(_positive(page, 1), LAST_PAGE),
+        size=min(_positive(per_page, usual), LARGEST_PAGE),
     )
 
 

@@ -331,7 +331,7 @@ LINES: Mapping[str, Wording] = {
     ),
     "staging.renewed": _warning("Deleting the staging queue and declaring it again: {reason}"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
-    "api.listening": _info("The API is listening on {host} port {port}"),
+    "api.listening": _info("The API is listening on {host} port {port}. Open {page}"),
     "health.listening": _info("Health and metrics are available on {host} port {port}"),
     "health.not_listening": _warning("Health and metrics are not available: {reason}"),
     "subscriber.failed": _error(

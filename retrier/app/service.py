@@ -297,7 +297,7 @@ class Service:
             self._server.start()
             host, port = self._server.address
             if Role.API in self._roles:
-                self._parts.emit(ApiListening(host=host, port=port))
+                self._parts.emit(ApiListening(host=host, port=port, page=_page_of(host, port)))
             else:
                 self._parts.emit(HealthListening(host=host, port=port))
         startup = Startup(parts=self._parts, board=self._board)
@@ -402,3 +402,10 @@ class Service:
         except DatabaseUnavailable as error:
             return False, str(error)
         return True, describe_database(self._ticks.imports, recovering=self._ticks.recovering)
+
+
+def _page_of(host: str, port: int) -> str:
+    """Return where a person of this machine opens the page."""
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - it is looked at, not listened on
+        return f"http://localhost:{port}/"
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

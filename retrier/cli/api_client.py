@@ -23,6 +23,7 @@ _OURS = "X-Particular-Version"
 """A header of every answer of the service; an answer without it is somebody else's."""
 
 _NO_CONTENT, _NOT_FOUND, _SERVER_ERROR = 204, 404, 500
+_WRONG = (400, 422)
 _ADVICE = (
     "Is the service running? Start it with `retrier run`, or say where it is with --url or "
     "RETRIER_URL."
@@ -35,6 +36,18 @@ class Listing:
 
     total: int
     items: tuple[Json, ...]
+
+
+class WrongValue(RequestRefused):
+    """The service cannot take a value as it stands: what was typed is wrong, whatever it holds.
+
+    `reasons` say why by the name that the value has in the request.
+    """
+
+    def __init__(self, detail: str, reasons: Mapping[str, str]) -> None:
+        self.reasons = reasons
+        told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        super().__init__(told or detail)
 
 
 class ApiClient:
@@ -203,6 +216,8 @@ class ApiClient:
             raise ServiceUnavailable(f"The service at {self._url} cannot work: {_words(answer)}")
         if _OURS not in answer.headers:
             raise self._strange()
+        if answer.status_code in _WRONG:
+            raise _wrong_value(answer)
         if not answer.is_success:
             raise RequestRefused(_words(answer))
         return answer
@@ -243,6 +258,16 @@ def _quoted(part: str) -> str:
 def valid_text(typed: str) -> str:
     """Return typed text as valid Unicode: U+FFFD replaces bytes that are not UTF-8."""
     return typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _wrong_value(answer: httpx.Response) -> WrongValue:
+    """Return what is wrong. Its advice is left out: that is for who writes requests."""
+    try:
+        problem = answer.json()
+        fields = {str(each["field"]): str(each["reason"]) for each in problem.get("errors", ())}
+        return WrongValue(str(problem["detail"]), fields)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return WrongValue(_words(answer), {})
 
 
 def _words(answer: httpx.Response) -> str:

@@ -1,18 +1,21 @@
 """The whole command line: its commands, the demo, and the options that need no command."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from io import TextIOWrapper
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from retrier import __version__
 from retrier.cli import (
     archives,
     breakers,
-    comments,
     database,
     events,
+    groups,
     imports,
     operations,
     pending,
@@ -63,20 +66,101 @@ def demo(port: Port = 33333, *, once: Once = False) -> None:
     raise typer.Exit(run_demo(port=port, once=once, tell=typer.echo))
 
 
+about_app = make_app("Tell the version, and what commands do.")
+
+
+@about_app.command(epilog="Example: retrier version")
+@command
+def version() -> None:
+    """Show the version."""
+    _show_version(wanted=True)
+
+
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="COMMAND", help="Which one, such as errors list.")
+]
+
+
+@about_app.command("help", epilog="Example: retrier help errors list")
+@command
+def show_help(ctx: typer.Context, words: Words = None) -> None:
+    """Show the help of a command."""
+    found = ctx.find_root()
+    for word in words or ():
+        inner = getattr(found.command, "commands", {}).get(word)
+        if inner is None:
+            raise typer.BadParameter(f"there is no command {' '.join(words or ())}.")
+        found = typer.Context(inner, info_name=word, parent=found)
+    typer.echo(found.get_help())
+
+
+PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
+    {
+        "What needs a person": (
+            "groups",
+            "errors",
+            "retry",
+            "archive",
+            "unarchive",
+            "resolve",
+            "comment",
+            "acknowledge",
+            "pending",
+            "imports",
+        ),
+        "What happened": (
+            "operations",
+            "archive-operations",
+            "batches",
+            "history",
+            "events",
+            "processor",
+            "ledger",
+        ),
+        "What is set": ("policies", "redirects", "breakers", "streams"),
+        "The service": ("run", "demo", "check", "verify", "db", "recover", "version", "help"),
+    }
+)
+"""All commands, in the order in which help lists them."""
+
+_WHOLE = 200
+"""A summary of fewer characters is not cut; it may fill two lines."""
+
+
+class _Commands(TyperGroup):
+    """Lists the commands by what they are for."""
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        """Return their names."""
+        return [name for names in PARTS.values() for name in names]
+
+    def format_commands(self, _ctx: Any, formatter: Any) -> None:
+        """Write them into the help."""
+        width = max(map(len, self.commands))
+        for title, names in PARTS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), self.commands[name].get_short_help_str(_WHOLE))
+                        for name in names
+                    ]
+                )
+
+
 app = make_app(
-    "Takes failed messages off error queues, keeps them, and sends them back in batches."
+    "Takes failed messages off error queues, keeps them, and sends them back in batches.", _Commands
 )
 for part in (
     service.app,
     demo_app,
-    operations.groups_app,
+    groups.app,
     retry.app,
     archives.acts,
     events.app,
     operations.history_app,
-    comments.app,
     processor.app,
     recovery.app,
+    about_app,
 ):
     # Added without a name, so that its commands are at the top level.
     app.add_typer(part)
@@ -102,7 +186,7 @@ def main() -> None:
     app(prog_name="retrier")
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the flag's value
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer gives it the flag's value
     if wanted:
         typer.echo(f"retrier {__version__}")
         raise typer.Exit

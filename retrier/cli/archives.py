@@ -15,6 +15,7 @@ from retrier.cli.command import (
     command,
     find_archive_id,
     make_app,
+    offer_archives,
     tools_of,
 )
 from retrier.cli.operations import show_refused, show_skipped
@@ -105,7 +106,12 @@ Why = Annotated[
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it is over.")]
 OperationId = Annotated[
-    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+    str,
+    typer.Argument(
+        metavar="ID",
+        autocompletion=offer_archives,
+        help="The id, or its first 8 characters or more.",
+    ),
 ]
 
 
@@ -221,6 +227,9 @@ def _print_done(
         printer.show(found, show_archive_operation)
     else:
         printer.show(done, lambda printer, done: show_act(printer, act, done))
+    if act == "archive" and not changed_none(done) and not printer.as_json:
+        operation = short_id(done["operation_id"])
+        printer.note(f"Take it back with: retrier archive-operations undo {operation}")
 
 
 @app.command("list", epilog="Example: retrier archive-operations list --limit 10")

@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import CalledService, Pages, User, command, make_app, name_user
+from retrier.cli.command import (
+    CalledService,
+    Pages,
+    User,
+    command,
+    make_app,
+    name_user,
+    offer_queues,
+)
 from retrier.cli.printer import Column, Printer, minute
 from retrier.cli.selection import duration
 
@@ -15,14 +23,16 @@ app = make_app("Breakers: destinations that get no retries while they fail.")
 _COLUMNS = (
     Column(title="breaker", flexible=True),
     Column(title="state"),
-    Column(title="since (UTC)"),
-    Column(title="why", flexible=True),
+    Column(title="since (UTC)", time=True),
+    Column(title="why", flexible=True, weight=2),
 )
 
 Key = Annotated[
     str,
     typer.Argument(
-        metavar="KEY", help="A queue; or a message type, written message_type:Shop.PlaceOrder."
+        metavar="KEY",
+        autocompletion=offer_queues,
+        help="A queue; or a message type, written message_type:Shop.PlaceOrder.",
     ),
 ]
 Time = Annotated[

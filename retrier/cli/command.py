@@ -1,9 +1,10 @@
 """What all commands share: options, exit codes, short ids, and the tools they work with."""
 
 import os
+import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import IntEnum, StrEnum
@@ -15,11 +16,11 @@ from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar, get_type_hints
 
 import httpx
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from retrier import __version__
-from retrier.cli.api_client import ApiClient, Json, Listing
-from retrier.cli.printer import Printer, counted, harmless, one_line
+from retrier.cli.api_client import ApiClient, Json, Listing, WrongValue
+from retrier.cli.printer import SHORT_ID, Printer, counted, harmless, one_line, short_id
 from retrier.clock import Clock, SystemClock
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.text import SHORTEST, ids_beginning
@@ -61,11 +62,28 @@ def with_exit_code(command: Callable[P, None]) -> Callable[P, None]:
     def run_command(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             command(*args, **kwargs)
+        except WrongValue as error:
+            raise _as_typed(error, kwargs.get("ctx")) from None
         except RetrierError as error:
             typer.echo(harmless(str(error)), err=True)
             raise typer.Exit(_exit_code(error)) from None
 
     return run_command
+
+
+def _as_typed(error: WrongValue, ctx: Any) -> typer.BadParameter:
+    """Return it as a usage mistake, with the names that the values have on the command line."""
+    if not error.reasons:
+        return typer.BadParameter(harmless(str(error)))
+    options = [name for each in ctx.command.params for name in each.opts] if ctx else []
+    words = []
+    for member, reason in error.reasons.items():
+        # `body.selection.text`, `body.drop_headers.0`, `query.since`: the last name is the option.
+        option = f"--{member.rstrip('.0123456789').rpartition('.')[2].replace('_', '-')}"
+        plain = member.removeprefix("body.").removeprefix("query.")
+        name = next((each for each in options if option in (each, f"{each}s")), plain)
+        words.append(f"{name}: {reason}")
+    return typer.BadParameter(harmless("\n".join(words)))
 
 
 def _exit_code(error: RetrierError) -> ExitCode:
@@ -106,14 +124,16 @@ class _App(typer.Typer):
         return super().command(*names, **{"cls": OneValueCommand, **more})
 
 
-def make_app(help_text: str) -> typer.Typer:
+def make_app(help_text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     """Return a Typer app for a part of the command line.
 
     Markup and rich tracebacks are off: text of users is shown as they wrote it.
     """
     return _App(
+        cls=cls,
         help=help_text,
         no_args_is_help=True,
+        context_settings={"help_option_names": ["--help", "-h"]},
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
@@ -166,8 +186,9 @@ def tools_of(ctx: typer.Context) -> Tools:
 
 def printer_of(ctx: typer.Context, *, as_json: bool) -> Printer:
     """Return the printer with which the command line was started, for documents or for words."""
-    printer = tools_of(ctx).printer
-    return Printer(printer.out, printer.err, as_json=as_json)
+    tools = tools_of(ctx)
+    year = tools.clock.now().year
+    return Printer(tools.printer.out, tools.printer.err, as_json=as_json, year=year)
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
@@ -492,15 +513,76 @@ class CalledService:
         return printer_of(ctx, as_json=self.as_json)
 
     @contextmanager
-    def open(self, ctx: typer.Context) -> Iterator[ApiClient]:
-        """Yield a client of the service. Raises ConfigurationError."""
+    def open(self, ctx: typer.Context, within: float | None = None) -> Iterator[ApiClient]:
+        """Yield a client of the service, which waits so many seconds. Raises ConfigurationError."""
         base = _check_url(self.url)
         token = _read_token(self.token_file)
         headers = {b"User-Agent": f"retrier/{__version__}".encode()}
         if token:
             headers[b"Authorization"] = f"Bearer {token}".encode()
         with tools_of(ctx).connect(base, headers) as http:
+            if within is not None:
+                http.timeout = httpx.Timeout(within)
             yield ApiClient(http, redact(base))
+
+
+_AT_ONCE = 1.0
+"""Seconds that a person who has pressed the tabulator waits for the service."""
+
+_PLAIN = re.compile(r"[\w][\w.@/+-]*")
+_OTHERS = re.compile(r"[^\w .,()/-]+")
+_LONGEST_REMARK = 60
+
+Complete = Callable[[typer.Context, str], list[tuple[str, str]]]
+"""Returns the words that may take the place of one that is begun, each with a remark."""
+
+
+def offer(*path: str, key: str = "id", remark: str = "") -> Complete:
+    """Return what offers the items of a list of the service; nothing where that is not at hand.
+
+    Shells read again what they are given: of what came with a message, only what none of them could
+    take for a command is offered.
+    """
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+        told = ctx.params
+        service = CalledService(
+            url=told.get("url") or DEFAULT_URL, token_file=told.get("token_file")
+        )
+        try:
+            with service.open(ctx, within=_AT_ONCE) as api:
+                items = api.page(*path).items
+        except RetrierError:
+            return []
+        found = (
+            (_offered(str(each[key]), incomplete), str(each.get(remark, ""))) for each in items
+        )
+        return [
+            (word, _OTHERS.sub(" ", text)[:_LONGEST_REMARK])
+            for word, text in found
+            if word.startswith(incomplete) and _PLAIN.fullmatch(word)
+        ]
+
+    return complete
+
+
+def _offered(value: str, incomplete: str) -> str:
+    """Return the short id of a whole one, as lists show it, unless more of it is typed already."""
+    return short_id(value) if is_guid(value) and len(incomplete) <= SHORT_ID else value
+
+
+def offer_words(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return what offers these words."""
+    known = tuple(words)
+    return lambda incomplete: [each for each in known if each.startswith(incomplete)]
+
+
+offer_queues = offer("errors", "queues", "addresses", key="physical_address")
+offer_groups = offer("recoverability", "groups", remark="title")
+offer_messages = offer("errors", remark="message_type")
+offer_operations = offer("operations", remark="originator")
+offer_archives = offer("archive_operations", remark="originator")
+offer_imports = offer("imports", remark="reason")
 
 
 Output = Annotated[

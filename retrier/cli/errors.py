@@ -1,4 +1,4 @@
-"""`retrier errors`: lists failed messages, and shows one of them or its body; and groups."""
+"""`retrier errors`: lists failed messages, and shows one of them or its body."""
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,20 +16,34 @@ from retrier.cli.command import (
     Output,
     Pages,
     command,
+    find_archive_id,
     find_message_id,
     find_one_message,
     is_short,
     make_app,
     note_imports,
+    offer_messages,
     one_of,
     write_bytes,
 )
-from retrier.cli.printer import Column, Printer, counted, minute, moment, one_line, short_id
+from retrier.cli.printer import (
+    Column,
+    Printer,
+    counted,
+    minute,
+    moment,
+    none_of,
+    one_line,
+    short_id,
+)
 from retrier.cli.selection import Conditions
 from retrier.domain.classifiers import NO_REASON
 from retrier.domain.decision import AGAIN
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.errors import RequestRefused
+
+_MOST_ATTEMPTS = 50
+"""So many of its attempts at most are in the answer about a message."""
 
 _LONGEST_HEADER = 300
 """Characters of a header's value that are shown; --json shows the whole value."""
@@ -37,17 +51,17 @@ _LONGEST_HEADER = 300
 _COLUMNS = (
     Column(title="id"),
     Column(title="status"),
-    Column(title="failed (UTC)"),
+    Column(title="failed (UTC)", time=True),
     Column(title="attempts", number=True),
     Column(title="queue", flexible=True),
 )
 _DESTINATION = Column(title="destination", flexible=True)
 """Behind the queue, and only where a retry of what is listed goes elsewhere."""
-_ERROR = Column(title="error", flexible=True)
+_ERROR = Column(title="error", flexible=True, weight=2)
 _ATTEMPTS = (
-    Column(title="failed (UTC)"),
+    Column(title="failed (UTC)", time=True),
     Column(title="queue", flexible=True),
-    Column(title="error", flexible=True),
+    Column(title="error", flexible=True, weight=2),
 )
 _GROUPS = (
     Column(title="id"),
@@ -107,6 +121,9 @@ def show_message(printer: Printer, found: Json) -> None:
             printer.sheet({name: _cut(str(value)) for name, value in values.items()})
     printer.heading("attempts")
     _show_attempts(printer, attempts)
+    if len(attempts) >= _MOST_ATTEMPTS:
+        whole = f"retrier errors history {short_id(found['id'])} --attempts"
+        printer.note(f"the newest {len(attempts)} attempts; all: `{whole}`")
     printer.heading("groups")
     printer.table(
         _GROUPS, [(short_id(g["id"]), g["type"], g["title"]) for g in found["failure_groups"]]
@@ -248,58 +265,6 @@ def _cut(value: object) -> str:
     return text if len(text) <= _LONGEST_HEADER else text[:_LONGEST_HEADER] + "..."
 
 
-_GROUP_COLUMNS = (
-    Column(title="id"),
-    Column(title="unresolved", number=True),
-    Column(title="last failure (UTC)"),
-    Column(title="retry"),
-    Column(title="title", flexible=True),
-)
-
-_COMMENT_COLUMNS = (
-    Column(title="id"),
-    Column(title="written (UTC)"),
-    Column(title="by"),
-    Column(title="comment", flexible=True),
-)
-
-
-_WAITS = Column(title="waits because", flexible=True)
-
-
-def show_groups(printer: Printer, items: Sequence[Json]) -> None:
-    """Print one line per group; what is scheduled or dead, or waits, only where a group has any."""
-    apart = [name for name in ("scheduled", "dead") if any(item[name] for item in items)]
-    more = [Column(title=name, number=True) for name in apart]
-    columns = [*_GROUP_COLUMNS[:2], *more, *_GROUP_COLUMNS[2:]]
-    rows = [_group_row(item, apart) for item in items]
-    waits = [item.get("waits_because") for item in items]
-    if any(waits):
-        columns = [*columns, _WAITS]
-        rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
-    printer.table(columns, rows)
-    if commented := [item for item in items if "comment" in item]:
-        printer.heading("comments")
-        printer.table(_COMMENT_COLUMNS, [_comment_row(item) for item in commented])
-
-
-def _comment_row(item: Json) -> tuple[object, ...]:
-    return short_id(item["id"]), minute(item["commented_at"]), item["commented_by"], item["comment"]
-
-
-def _group_row(item: Json, apart: Iterable[str]) -> tuple[object, ...]:
-    last = minute(item["last"]) if "last" in item else ""
-    counts = (f"{item[name]:,}" for name in ("count", *apart))
-    return short_id(item["id"]), *counts, last, _retry(item), item["title"]
-
-
-def _retry(item: Json) -> str:
-    status = item["operation_status"]
-    if status == "None":
-        return ""
-    return f"{status.lower()} {item['operation_progress']:.0%}"
-
-
 app = make_app("Look at failed messages.")
 
 
@@ -351,7 +316,7 @@ class MessageFilters(Conditions):
         """Return the query parameters of the API. Raises BadParameter, RequestRefused."""
         more = {
             "status": ",".join(self.status or ()),
-            "archived_by": self.archived_by,
+            "archived_by": find_archive_id(api, self.archived_by) if self.archived_by else None,
             "message_id": self.message_id,
         }
         parts = {name: str(value) for name, value in self.resolved(api).items()}
@@ -385,7 +350,11 @@ class ListOrder:
 
 MessageId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The id, its first 8 characters or more, or the message id."),
+    typer.Argument(
+        metavar="ID",
+        autocompletion=offer_messages,
+        help="The id, its first 8 characters or more, or the message id.",
+    ),
 ]
 
 
@@ -428,7 +397,8 @@ def _show_list(printer: Printer, found: Listing, conditions: Mapping[str, str]) 
         if "status" not in conditions:
             note_settled(printer, found.items)
     else:
-        printer.note("no failed message matches" if conditions else "there is no failed message")
+        nothing = "no failed message matches" if conditions else "there is no failed message"
+        printer.note(none_of(found, "message", nothing))
 
 
 @app.command(

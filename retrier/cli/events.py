@@ -78,17 +78,17 @@ def _blocks(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
 
 
 _EVENTS = (
-    Column(title="at (UTC)"),
+    Column(title="at (UTC)", time=True),
     Column(title="kind"),
     Column(title="by", flexible=True, extra=True),
     Column(title="what", flexible=True),
 )
 _ATTEMPTS = (
-    Column(title="failed (UTC)"),
+    Column(title="failed (UTC)", time=True),
     Column(title="queue", flexible=True),
     Column(title="retry id", extra=True),
     Column(title="redelivered", extra=True),
-    Column(title="error", flexible=True),
+    Column(title="error", flexible=True, weight=2),
 )
 
 

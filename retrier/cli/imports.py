@@ -24,11 +24,21 @@ from retrier.cli.command import (
     find_import_id,
     make_app,
     name_user,
+    offer_imports,
     tools_of,
     with_standard_input,
     write_bytes,
 )
-from retrier.cli.printer import Column, Printer, counted, minute, moment, one_line, short_id
+from retrier.cli.printer import (
+    Column,
+    Printer,
+    counted,
+    minute,
+    moment,
+    none_of,
+    one_line,
+    short_id,
+)
 from retrier.cli.selection import PlanOption, note_plan, planned
 from retrier.errors import RequestRefused
 
@@ -205,10 +215,10 @@ class Sending:
 _COLUMNS = (
     Column(title="id"),
     Column(title="state"),
-    Column(title="received (UTC)"),
+    Column(title="received (UTC)", time=True),
     Column(title="total bytes", number=True),
     Column(title="error queue", flexible=True),
-    Column(title="reason", flexible=True),
+    Column(title="reason", flexible=True, weight=2),
 )
 _REASONS = (Column(title="count", number=True), Column(title="reason", flexible=True))
 _REFUSED = (Column(title="id"), Column(title="reason", flexible=True))
@@ -312,12 +322,18 @@ def _cut(value: object) -> str:
 app = make_app("Look at messages that could not be read, and find a way out for them.")
 
 ImportId = Annotated[
-    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+    str,
+    typer.Argument(
+        metavar="ID",
+        autocompletion=offer_imports,
+        help="The id, or its first 8 characters or more.",
+    ),
 ]
 ImportIds = Annotated[
     list[str],
     typer.Argument(
         metavar="ID",
+        autocompletion=offer_imports,
         help="Ids, or their first 8 characters or more; - reads them from standard input.",
     ),
 ]
@@ -346,6 +362,9 @@ def list_imports(
     ] = False,
 ) -> None:
     """List failed imports, the newest first."""
+    if queue == "":
+        # A script that found no name must not list them all.
+        raise typer.BadParameter("--queue: the value is empty.")
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         direction = "asc" if ascending else "desc"
@@ -359,7 +378,8 @@ def list_imports(
         printer.note(f"{len(found.items):,} of {counted(found.total, 'failed import')}")
         advise_on_imports(printer, found.items)
     else:
-        printer.note("no failed import: everything could be read")
+        nothing = "no failed import: everything could be read"
+        printer.note(none_of(found, "failed import", nothing))
 
 
 @app.command(

@@ -1,4 +1,4 @@
-"""Groups, operations and batches: listed, watched, steered, and acknowledged when they are over."""
+"""Operations and batches: listed, watched, steered, and acknowledged when they are over."""
 
 from collections.abc import Iterable, Mapping
 from shlex import quote
@@ -18,10 +18,10 @@ from retrier.cli.command import (
     find_operation_id,
     make_app,
     name_user,
-    note_imports,
+    offer_groups,
+    offer_operations,
     tools_of,
 )
-from retrier.cli.errors import show_groups
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.domain.outcomes import OUTCOME_WORDS, RetryOutcome, outcomes_to_show
@@ -41,7 +41,7 @@ _OPERATIONS = (
     Column(title="by", flexible=True, extra=True),
     Column(title="what", flexible=True),
 )
-_WAITS = Column(title="waits because", flexible=True)
+_WAITS = Column(title="waits because", flexible=True, below=True)
 _BATCHES = (
     Column(title="id"),
     Column(title="status"),
@@ -71,14 +71,16 @@ def show_operations(printer: Printer, items: Iterable[Json]) -> None:
 
 def show_operation(printer: Printer, found: Json) -> None:
     """Print everything about one operation."""
+    waits = found.get("waits_because")
     printer.sheet(
         {
             "id": found["id"],
             "what": found["originator"],
             "asked by": found["requested_by"],
             "state": found["state"],
-            "why": found.get("reason"),
-            "waits because": found.get("waits_because"),
+            # Not twice: a wait is often told as the reason of the state, too.
+            "reason": None if found.get("reason") == waits else found.get("reason"),
+            "waits because": waits,
             **_terms(found),
             "total": found["total"],
             "sent": found["forwarded"],
@@ -147,6 +149,10 @@ def show_batch(printer: Printer, found: Json) -> None:
         printer.table(_CLAIMS, [_claim(each) for each in claims])
 
 
+MOST_NAMED = 1000
+"""Of messages that are skipped, so many at most are named in an answer of the service."""
+
+
 def show_skipped(printer: Printer, found: Json) -> None:
     """Print which named messages were skipped, or would be, and why."""
     skipped = found.get("skipped_messages")
@@ -154,6 +160,10 @@ def show_skipped(printer: Printer, found: Json) -> None:
         printer.heading("skipped")
         # Not shortened: a person may have named something that is no id at all.
         printer.table(_SKIPPED, [(each["id"], each["reason"]) for each in skipped])
+        if len(skipped) >= MOST_NAMED:
+            printer.note(
+                f"the first {len(skipped):,} of {counted(found['skipped'], 'skipped message')}"
+            )
 
 
 def note_dead(printer: Printer, answer: Json, selection: Json) -> None:
@@ -214,7 +224,7 @@ def _terms(found: Json) -> dict[str, object]:
     """Return how its messages are sent, as far as somebody asked for it."""
     rate, canary = found.get("rate"), found.get("canary")
     return {
-        "asked because": found.get("why"),
+        "why": found.get("why"),
         "limit": found.get("limit"),
         "destination": found.get("destination"),
         "without headers": ", ".join(found.get("drop_headers", ())) or None,
@@ -267,7 +277,12 @@ def _claim(claim: Json) -> tuple[object, ...]:
 operations_app = make_app("Look at retry operations: one for each request for retries.")
 
 OperationId = Annotated[
-    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+    str,
+    typer.Argument(
+        metavar="ID",
+        autocompletion=offer_operations,
+        help="The id, or its first 8 characters or more.",
+    ),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it is over.")]
 
@@ -341,53 +356,6 @@ def show_batch_alive(ctx: typer.Context, batch_id: BatchId, service: CalledServi
     with service.open(ctx) as api:
         found = api.find("batches", find_batch_id(api, batch_id))
     printer.show(found, show_batch)
-
-
-groups_app = make_app("Look at failure groups.")
-
-Classifier = Annotated[
-    str | None,
-    typer.Option(
-        "--classifier", metavar="NAME", help="How to group; the service's first one by default."
-    ),
-]
-
-
-@groups_app.command(
-    epilog="""
-    \b
-    Examples:
-      retrier groups
-      retrier groups --classifier 'Message Type'
-      retrier retry --group 5a1d0b7e --watch
-    """
-)
-@command
-def groups(ctx: typer.Context, service: CalledService, classifier: Classifier = None) -> None:
-    """List failure groups.
-
-    Groups with unresolved messages or with a retry in progress, the newest failure first.
-    """
-    printer = service.printer(ctx)
-    with service.open(ctx) as api:
-        names = api.texts("recoverability", "classifiers")
-        if classifier is not None and classifier not in names:
-            raise typer.BadParameter(f"{classifier!r} is none of: {', '.join(names)}")
-        found = api.page("recoverability", "groups", classifier or names[0])
-        if service.as_json:
-            printer.document({"total": found.total, "items": found.items})
-            return
-        shown = [each for each in found.items if each["count"] or _is_under_way(each)]
-        if shown:
-            show_groups(printer, shown)
-        else:
-            printer.note("no group has an unresolved message")
-        note_imports(printer, api)
-
-
-def _is_under_way(group: Json) -> bool:
-    """Say whether something of a group is not over; what is over stays in the service's list."""
-    return group["operation_status"] not in ("None", "Completed", "ArchiveCompleted")
 
 
 steering_app = operations_app
@@ -517,7 +485,12 @@ def _show_history(printer: Printer, found: Json) -> None:
 
 
 Group = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The id of a group, or its first 8 characters.")
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        autocompletion=offer_groups,
+        help="The id of a group, or its first 8 characters.",
+    ),
 ]
 
 

@@ -19,6 +19,7 @@ from retrier.cli.command import (
     find_operation_id,
     make_app,
     name_user,
+    offer_queues,
 )
 from retrier.cli.errors import name_of, title_of_names
 from retrier.cli.operations import show_refused
@@ -27,7 +28,12 @@ from retrier.cli.retry import Asking
 from retrier.cli.selection import Ids, PlanOption, note_plan, planned, resolve_ids
 from retrier.domain.times import NoTime, read_duration
 
-Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")]
+Queue = Annotated[
+    str | None,
+    typer.Option(
+        "--queue", metavar="NAME", autocompletion=offer_queues, help="Failed on this queue."
+    ),
+]
 OlderThan = Annotated[
     str | None,
     typer.Option("--older-than", metavar="TIME", help="Sent so long ago: 30s, 5m, 1h, 2d."),
@@ -104,7 +110,7 @@ def _seconds(text: str) -> float:
 _COLUMNS = (
     Column(title="id"),
     Column(title="waits"),
-    Column(title="sent (UTC)"),
+    Column(title="sent (UTC)", time=True),
     Column(title="sent to", flexible=True),
     Column(title="operation", extra=True),
 )

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -146,14 +147,15 @@ def _process(found: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def show_simulation(printer: Printer, found: Json) -> None:
-    """Print how many failures would be decided differently, and some of them."""
+def show_simulation(whose: str, printer: Printer, found: Json) -> None:
+    """Print how many failures would be decided differently by `whose` policies, and some of them."""
     if not found["judged"]:
         printer.line("no failure was stored in that time")
         return
     printer.line(
         f"{counted(found['judged'], 'failure')} judged, back to {moment(found['oldest'])}: "
-        f"{found['changed']:,} would be decided differently by set {found['set_hash'][:8]}"
+        f"{found['changed']:,} would be decided differently by {whose} "
+        f"(set {found['set_hash'][:8]})"
     )
     if "stopped" in found:
         printer.note(f"it stopped {found['stopped']}: older ones were not judged")
@@ -295,7 +297,8 @@ def simulate(
     asked = {"since": since} | ({} if file is None else {"policies": _read_policies(file)})
     with service.open(ctx) as api:
         found = api.look(("policies", "simulate"), asked)
-    printer.show(found, show_simulation)
+    whose = "the policies in force" if file is None else f"those of {file}"
+    printer.show(found, partial(show_simulation, whose))
 
 
 def _read_policies(file: Path) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -74,6 +75,11 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
+def none_of(found: Listing, noun: str, nothing: str) -> str:
+    """Return what to say of a page without items: there may be some on earlier pages."""
+    return f"0 of {counted(found.total, noun)}: this page is empty" if found.total else nothing
+
+
 def _formatted(text: object, form: str) -> str:
     try:
         return datetime.fromisoformat(str(text)).strftime(form)
@@ -112,22 +118,36 @@ _STYLES: Mapping[str, str] = {
 class Column:
     """A column of a table. A flexible column is cut if the terminal is too narrow for all.
 
-    An extra column is left out on terminals of fewer than 100 characters.
+    Of the room that is left flexible columns get shares by `weight`. An extra column is left out on
+    terminals of fewer than 100 characters, and there a `time` of this year is shown without it. A
+    column `below` is told below the table, with the first one, where it leaves others no room.
     """
 
     title: str
     flexible: bool = False
     extra: bool = False
     number: bool = False
+    time: bool = False
+    below: bool = False
+    weight: int = 1
 
 
 class Printer:
     """Prints to standard output and standard error, or to the consoles it is given."""
 
     def __init__(
-        self, out: Console | None = None, err: Console | None = None, *, as_json: bool = False
+        self,
+        out: Console | None = None,
+        err: Console | None = None,
+        *,
+        as_json: bool = False,
+        year: int | None = None,
     ) -> None:
-        """With `as_json` what is shown is a document for a program, not words for a person."""
+        """With `as_json` what is shown is a document for a program, not words for a person.
+
+        `year` is that of today, which a narrow terminal need not be told.
+        """
+        self.year = year
         self.out = out or _console(stderr=False)
         self.err = err or _console(stderr=True)
         self.as_json = as_json
@@ -155,18 +175,37 @@ class Printer:
             for_people(self, found.items)
             self.note(f"{len(found.items):,} of {counted(found.total, noun)}")
         else:
-            self.note(nothing)
+            self.note(none_of(found, noun, nothing))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
         """Print one line per row; cells may be any text, and each is shown as one line."""
         lines = [[one_line(cell) for cell in row] for row in rows]
-        if self.out.is_terminal:
-            kept = [n for n, each in enumerate(columns) if not each.extra or self._is_wide]
-            self.out.print(
-                _rich_table([columns[n] for n in kept], [[line[n] for n in kept] for line in lines])
-            )
-        else:
+        if not self.out.is_terminal:
             self._write(_aligned(columns, lines))
+            return
+        if not self._is_wide:
+            kept = [n for n, each in enumerate(columns) if not each.extra]
+            columns = [columns[n] for n in kept]
+            lines = [
+                [self._shortened(columns[i], line[n]) for i, n in enumerate(kept)] for line in lines
+            ]
+        below = _find_below(columns, lines, self.out.width)
+        if below is None:
+            self._print_table(columns, lines)
+            return
+        rest = [n for n in range(len(columns)) if n != below]
+        self._print_table([columns[n] for n in rest], [[line[n] for n in rest] for line in lines])
+        self.heading(columns[below].title)
+        # Once, and not in each of 200 lines: what holds one often holds them all.
+        for text in dict.fromkeys(line[below] for line in lines if line[below]):
+            self._line("", text)
+            self._line(_GAP + ", ".join(line[0] for line in lines if line[below] == text), "")
+
+    def _print_table(self, columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> None:
+        self.out.print(_rich_table(columns, lines, _widths(columns, lines, self.out.width)))
+
+    def _shortened(self, column: Column, cell: str) -> str:
+        return cell.removeprefix(f"{self.year}-") if column.time else cell
 
     def sheet(self, fields: Mapping[str, object]) -> None:
         """Print names with their values, one per line; names without a value are left out."""
@@ -238,11 +277,65 @@ def _console(*, stderr: bool) -> Console:
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def _rich_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
+_ROOM = 40
+"""Characters that a flexible column is left before another one is told below the table."""
+
+_FILLED = 60
+"""Characters to which a flexible column is filled up where there is no terminal: one long text must
+not move what follows it out of sight in all other lines."""
+
+
+def _naturals(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> list[int]:
+    """Return how wide the columns would be that are not cut."""
+    return [
+        max(cell_len(column.title), *(cell_len(line[n]) for line in lines), 0)
+        for n, column in enumerate(columns)
+    ]
+
+
+def _find_below(
+    columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int
+) -> int | None:
+    """Return the column that is told below the table, or None if there is none."""
+    found = next((n for n, each in enumerate(columns) if each.below), None)
+    if found is None:
+        return None
+    naturals = _naturals(columns, lines)
+    least = (
+        min(natural, _ROOM) if each.flexible and n != found else natural
+        for n, (each, natural) in enumerate(zip(columns, naturals, strict=True))
+    )
+    return found if sum(least) + len(_GAP) * (len(columns) - 1) > width else None
+
+
+def _widths(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Share the width of a terminal: flexible columns get by their weight what the others leave."""
+    widths = _naturals(columns, lines)
+    # One that may stand below is not cut: there is room for it, or it is not among these.
+    open_ones = {n for n, each in enumerate(columns) if each.flexible and not each.below}
+    left = width - len(_GAP) * (len(columns) - 1)
+    left -= sum(each for n, each in enumerate(widths) if n not in open_ones)
+    while open_ones:
+        weight = sum(columns[n].weight for n in open_ones)
+        fitting = {n for n in open_ones if widths[n] * weight <= left * columns[n].weight}
+        if not fitting:
+            break
+        left -= sum(widths[n] for n in fitting)
+        open_ones -= fitting
+    for n in sorted(open_ones):
+        weight = sum(columns[each].weight for each in open_ones if each >= n)
+        widths[n] = max(1, left * columns[n].weight // weight)
+        left -= widths[n]
+    return widths
+
+
+def _rich_table(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], widths: Sequence[int]
+) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
-    for column in columns:
+    for column, width in zip(columns, widths, strict=True):
         justify: Any = "right" if column.number else "left"
-        table.add_column(column.title, justify=justify, no_wrap=not column.flexible)
+        table.add_column(_cell(column.title), justify=justify, no_wrap=True, width=width)
     for row in rows:
         table.add_row(*(_cell(text) for text in row))
     return table
@@ -253,8 +346,12 @@ def _cell(text: str) -> Text:
 
 
 def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return whole lines; a flexible column is not filled up to its longest text."""
     lines = [[column.title for column in columns], *rows]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    widths = [
+        min(natural, _FILLED) if column.flexible else natural
+        for column, natural in zip(columns, _naturals(columns, rows), strict=True)
+    ]
     return [_join(columns, line, widths) for line in lines]
 
 

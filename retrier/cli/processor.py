@@ -11,8 +11,12 @@ _OPERATIONS = (
     Column(title="state"),
     Column(title="remaining", number=True),
     Column(title="what", flexible=True),
-    Column(title="waits because", flexible=True),
+    Column(title="waits because", flexible=True, below=True),
 )
+
+
+_MOST_OPERATIONS = 50
+"""So many at most are in the answer of the service."""
 
 
 def show_processor(printer: Printer, found: Json) -> None:
@@ -35,6 +39,8 @@ def show_processor(printer: Printer, found: Json) -> None:
     if found["operations"]:
         printer.heading("operations")
         printer.table(_OPERATIONS, [_operation(each) for each in found["operations"]])
+        if len(found["operations"]) >= _MOST_OPERATIONS:
+            printer.note(f"the first {_MOST_OPERATIONS}; all: `retrier operations list`")
 
 
 def _operation(item: Json) -> tuple[object, ...]:

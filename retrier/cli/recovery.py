@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import CalledService, command, make_app
+from retrier.cli.command import CalledService, command, make_app, offer_queues
 from retrier.cli.pending import TWICE, confirm
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.retry import Asking
@@ -41,7 +41,10 @@ class RecoveryAct:
         bool, typer.Option("--retry", help="Send again what has no outcome, all or of --queue.")
     ] = False
     queue: Annotated[
-        str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")
+        str | None,
+        typer.Option(
+            "--queue", metavar="NAME", autocompletion=offer_queues, help="Failed on this queue."
+        ),
     ] = None
     over: Annotated[bool, typer.Option("--done", help="End it: presumption goes on.")] = False
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to go on.")] = False

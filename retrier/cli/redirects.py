@@ -6,7 +6,15 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import CalledService, Pages, User, command, make_app, name_user
+from retrier.cli.command import (
+    CalledService,
+    Pages,
+    User,
+    command,
+    make_app,
+    name_user,
+    offer_queues,
+)
 from retrier.cli.printer import Column, Printer, minute
 from retrier.domain.redirects import redirect_id
 from retrier.errors import RequestRefused
@@ -16,11 +24,14 @@ app = make_app("Redirects: retries for one queue go to another.")
 _COLUMNS = (
     Column(title="from", flexible=True),
     Column(title="to", flexible=True),
-    Column(title="since (UTC)"),
+    Column(title="since (UTC)", time=True),
 )
 _ALL = 1_000_000
 
-From = Annotated[str, typer.Argument(metavar="FROM", help="The queue it comes from.")]
+From = Annotated[
+    str,
+    typer.Argument(metavar="FROM", autocompletion=offer_queues, help="The queue it comes from."),
+]
 To = Annotated[str, typer.Argument(metavar="TO", help="The queue it leads to.")]
 
 

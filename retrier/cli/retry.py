@@ -1,6 +1,6 @@
 """`retrier retry`, and `retrier errors revive` and `dead`: asks for a retry, and follows it to its end."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -19,34 +19,38 @@ from retrier.cli.command import (
     make_app,
     name_user,
     note_imports_among,
+    offer_messages,
+    offer_words,
     tools_of,
     with_standard_input,
 )
 from retrier.cli.errors import MessageId, show_messages
 from retrier.cli.errors import app as errors_app
-from retrier.cli.operations import note_dead, show_outcome, show_refused, show_skipped
+from retrier.cli.operations import MOST_NAMED, note_dead, show_outcome, show_refused, show_skipped
 from retrier.cli.printer import Column, Printer, counted, short_id
 from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.cli.selection import SelectionOptions, TermOptions, describe, note_plan
 from retrier.errors import RequestRefused
-from retrier.policy.reasons import find_named, why_not_a_reason
+from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 
 _BREAKDOWNS: Mapping[str, str] = MappingProxyType(
     {
         "groups": "group",
         "queues": "queue",
-        "destinations": "destination",
         "ages": "last failed",
         "attempts": "attempts",
     }
 )
 _OTHERS = "all others"
+_MISSING = "does not exist: retries to it fail"
+_COUNTED = (Column(title="messages", number=True),)
 _WOULD_BE_SKIPPED = (Column(title="id"), Column(title="would be skipped", flexible=True))
 
 
 def show_preview(printer: Printer, what: str, found: Json) -> None:
     """Print how many messages would be retried, by what, and what would be skipped."""
     printer.line(f"would retry {counted(found['would_retry'], 'message')}: {what}")
+    _show_destinations(printer, found)
     for name, title in _BREAKDOWNS.items():
         _show_lines(printer, title, found[name])
     if found["samples"]:
@@ -56,9 +60,33 @@ def show_preview(printer: Printer, what: str, found: Json) -> None:
     named = found.get("skipped_messages", [])
     if named:
         printer.table(_WOULD_BE_SKIPPED, [(each["id"], each["reason"]) for each in named])
+        if len(named) >= MOST_NAMED:
+            printer.note(f"the first {len(named):,} that would be skipped")
     for warning in found["warnings"]:
         printer.note(warning["text"])
     note_plan(printer, found)
+
+
+def _show_destinations(printer: Printer, found: Json) -> None:
+    """Print to which queues they would go, and which of these are missing."""
+    breakdown = found["destinations"]
+    absent = [each["text"] for each in found["warnings"] if each["kind"] == "queue_missing"]
+    lines = [
+        (f"{each['count']:,}", each["name"], _MISSING if _is_among(each["name"], absent) else "")
+        for each in breakdown["lines"]
+    ]
+    if breakdown["others"]:
+        lines.append((f"{breakdown['others']:,}", _OTHERS, ""))
+    columns = (*_COUNTED, Column(title="destination", flexible=True), Column(title=""))
+    if lines:
+        printer.heading("by destination")
+        printer.table(
+            columns if absent else columns[:-1], [line[: 3 if absent else 2] for line in lines]
+        )
+
+
+def _is_among(queue: str, absent: Sequence[str]) -> bool:
+    return any(text.startswith(f"The queue {queue} does not exist") for text in absent)
 
 
 def _show_lines(printer: Printer, title: str, breakdown: Json) -> None:
@@ -67,10 +95,13 @@ def _show_lines(printer: Printer, title: str, breakdown: Json) -> None:
     if breakdown["others"]:
         lines.append((breakdown["others"], _OTHERS))
     if len(lines) > 1:
-        columns = (Column(title="messages", number=True), Column(title=title, flexible=True))
+        columns = (*_COUNTED, Column(title=title, flexible=True))
         printer.heading(f"by {title}")
         printer.table(columns, lines)
 
+
+_LONGEST_KEY = 255
+"""What the service keeps of a key."""
 
 app = make_app("Send failed messages back to where they failed.")
 
@@ -94,6 +125,8 @@ class Asking:
         key = str(uuid4()) if self.idempotency_key is None else self.idempotency_key
         if not (key and key.isascii() and key.isprintable()):
             raise typer.BadParameter("--idempotency-key: letters, digits and the like only.")
+        if len(key) > _LONGEST_KEY:
+            raise typer.BadParameter(f"--idempotency-key: {_LONGEST_KEY} characters at most.")
         return {IDEMPOTENCY_KEY: key.encode(), **name_user(self.user)}
 
 
@@ -199,6 +232,7 @@ Ids = Annotated[
     list[str],
     typer.Argument(
         metavar="ID...",
+        autocompletion=offer_messages,
         help="Ids, their first 8 characters or more, or message ids; - reads them from standard input.",
     ),
 ]
@@ -258,6 +292,7 @@ def dead(
             "--reason",
             parser=_a_reason,
             metavar="REASON",
+            autocompletion=offer_words(sorted(BUILT_IN)),
             help="A built-in reason, such as poison_message: it has that until its retry fails.",
         ),
     ] = None,

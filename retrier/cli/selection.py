@@ -12,19 +12,33 @@ from retrier.cli.command import (
     find_messages,
     find_one_message,
     find_operation_id,
+    offer_groups,
+    offer_messages,
+    offer_operations,
+    offer_queues,
+    offer_words,
     one_of,
     with_standard_input,
 )
 from retrier.cli.printer import Printer, counted
 from retrier.clock import SystemClock
 from retrier.domain.outcomes import RetryOutcome
+from retrier.domain.retry_operation import read_plan
 from retrier.domain.selection import WantedDisposition
 from retrier.domain.times import NoTime, is_duration, read_duration, read_moment
 from retrier.errors import RequestRefused
+from retrier.policy.reasons import BUILT_IN
+
+
+def _plan(text: str) -> str:
+    if read_plan(text) is None:
+        raise typer.BadParameter("it is not what a --dry-run has printed as --plan.")
+    return text
+
 
 PlanOption = Annotated[
     str | None,
-    typer.Option("--plan", metavar="PLAN", help="Only what this --dry-run counted."),
+    typer.Option("--plan", parser=_plan, metavar="PLAN", help="Only what this --dry-run counted."),
 ]
 
 
@@ -46,6 +60,7 @@ Ids = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ID",
+        autocompletion=offer_messages,
         help="Ids, their first 8 characters or more, or message ids; - reads them from standard input.",
     ),
 ]
@@ -92,10 +107,16 @@ class Conditions:
     """Conditions on messages: those that match all options given."""
 
     group: Annotated[
-        str | None, typer.Option("--group", metavar="ID", help="In this failure group.")
+        str | None,
+        typer.Option(
+            "--group", metavar="ID", autocompletion=offer_groups, help="In this failure group."
+        ),
     ] = None
     queue: Annotated[
-        str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")
+        str | None,
+        typer.Option(
+            "--queue", metavar="NAME", autocompletion=offer_queues, help="Failed on this queue."
+        ),
     ] = None
     endpoint: Annotated[
         str | None, typer.Option("--endpoint", metavar="NAME", help="Failed at this endpoint.")
@@ -108,7 +129,13 @@ class Conditions:
         str | None, typer.Option("--message-type", metavar="NAME", help="Of this type.")
     ] = None
     reason: Annotated[
-        str | None, typer.Option("--reason", metavar="WORD", help="Failed for this reason.")
+        str | None,
+        typer.Option(
+            "--reason",
+            metavar="WORD",
+            autocompletion=offer_words(sorted(BUILT_IN)),
+            help="Failed for this reason.",
+        ),
     ] = None
     stream: Annotated[
         str | None, typer.Option("--stream", metavar="ID", help="Of the stream with this id.")
@@ -159,7 +186,12 @@ class Conditions:
     ] = None
     operation: Annotated[
         str | None,
-        typer.Option("--operation", metavar="ID", help="Retried by this operation."),
+        typer.Option(
+            "--operation",
+            metavar="ID",
+            help="Retried by this operation.",
+            autocompletion=offer_operations,
+        ),
     ] = None
     outcome: Annotated[
         RetryOutcome | None,
@@ -167,6 +199,7 @@ class Conditions:
             "--outcome",
             parser=one_of(RetryOutcome),
             metavar="WORD",
+            autocompletion=offer_words(RetryOutcome),
             help=f"What became of its retry by that operation: {', '.join(RetryOutcome)}.",
         ),
     ] = None
@@ -289,7 +322,12 @@ class TermOptions:
     ] = None
     destination: Annotated[
         str | None,
-        typer.Option("--destination", metavar="QUEUE", help="Send all to this queue instead."),
+        typer.Option(
+            "--destination",
+            metavar="QUEUE",
+            autocompletion=offer_queues,
+            help="Send all to this queue instead.",
+        ),
     ] = None
     drop_headers: Annotated[
         list[str] | None,

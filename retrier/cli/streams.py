@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from retrier.cli.api_client import Json
+from retrier.cli.api_client import LARGEST_PAGE, Json
 from retrier.cli.command import (
     CalledService,
     Pages,
@@ -14,6 +14,7 @@ from retrier.cli.command import (
     find_message_id,
     make_app,
     name_user,
+    offer_queues,
 )
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.selection import PlanOption, note_plan, planned
@@ -30,7 +31,7 @@ _MESSAGES = (
     Column(title="id"),
     Column(title="status"),
     Column(title="rule"),
-    Column(title="failed (UTC)"),
+    Column(title="failed (UTC)", time=True),
     Column(title="held", flexible=True),
 )
 
@@ -52,6 +53,7 @@ def show_stream(printer: Printer, found: Json) -> None:
         }
     )
     printer.table(_MESSAGES, [_message(item) for item in found["messages"]])
+    printer.note(f"{len(found['messages']):,} of {counted(found['open'], 'message')}")
 
 
 def _stream(item: Json) -> tuple[object, ...]:
@@ -83,10 +85,22 @@ app = make_app("Streams: messages whose order matters.")
 
 StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="The id of the stream.")]
 Queue = Annotated[
-    str, typer.Option("--queue", metavar="QUEUE", help="The queue where its messages failed.")
+    str,
+    typer.Option(
+        "--queue",
+        metavar="QUEUE",
+        autocompletion=offer_queues,
+        help="The queue where its messages failed.",
+    ),
 ]
 InQueue = Annotated[
-    str, typer.Option("--queue", metavar="QUEUE", help="Only the streams of this queue.")
+    str,
+    typer.Option(
+        "--queue",
+        metavar="QUEUE",
+        autocompletion=offer_queues,
+        help="Only the streams of this queue.",
+    ),
 ]
 OnlyHeld = Annotated[bool, typer.Option("--held", help="Only streams with held messages.")]
 Ids = Annotated[
@@ -119,7 +133,7 @@ def show(ctx: typer.Context, stream: StreamId, service: CalledService, queue: Qu
     """Show a stream: its open messages, and what holds them."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = api.find("streams", stream, queue=queue)
+        found = api.find("streams", stream, queue=queue, per_page=LARGEST_PAGE)
     printer.show(found, show_stream)
 
 

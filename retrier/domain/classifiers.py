@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from hashlib import sha256
 from operator import attrgetter
 from types import MappingProxyType
@@ -13,6 +14,15 @@ from retrier.domain.text import clean
 
 NO_REASON = "no reason given"
 """In the title of a group, and in lists, for a failure that has neither exception nor reason."""
+
+
+class GroupKey(StrEnum):
+    """What a list of groups can be sorted by: its last failure, when it was first seen, its size."""
+
+    LAST = "last"
+    FIRST = "first"
+    COUNT = "count"
+
 
 CauseOf = Callable[[FailureDetails], Cause]
 """Returns the cause of a failure."""

@@ -194,6 +194,7 @@ class ApiListening(Event):
     name = "api.listening"
     host: str
     port: int
+    page: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

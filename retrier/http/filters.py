@@ -71,8 +71,8 @@ class FilterQuery:
 
 def read_filter(query: FilterQuery) -> Selection:
     """Return the messages that the conditions mean. Raises WrongField."""
-    first = _read_time(query.failed_from, "query.failed_from")
-    last = _read_time(query.failed_to, "query.failed_to")
+    first = read_time(query.failed_from, "query.failed_from")
+    last = read_time(query.failed_to, "query.failed_to")
     if last is not None:
         last = last_moment_of(last, query.failed_to)
     if first is not None and last is not None and last < first:
@@ -101,7 +101,8 @@ def read_filter(query: FilterQuery) -> Selection:
     )
 
 
-def _read_time(text: str, name: str) -> datetime | None:
+def read_time(text: str, name: str) -> datetime | None:
+    """Return the time that a text says, None for none; `name` is its parameter. Raises WrongField."""
     if not text:
         return None
     try:

@@ -1,6 +1,6 @@
 """Failure groups and causes: found at the first failure, and counted for people."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -24,7 +24,9 @@ from retrier.domain.archive_operation import (
     ArchiveOperation,
     parts_to_store,
 )
+from retrier.domain.classifiers import GroupKey
 from retrier.domain.failed_message import Cause, Disposition, FailedMessageStatus, FailureGroup
+from retrier.domain.failure_texts import fold
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection
@@ -114,9 +116,6 @@ def _add_groups(tx: Transaction, new: Sequence[Cause]) -> None:
         tx.sql.add_missing(tx.conn, failure_groups, columns, {})
 
 
-MOST_GROUPS = 200
-"""Groups a list holds at most (ServiceControl: GroupsDataStore)."""
-
 _UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
 _NUMBERS = (
     func.count().label("count"),
@@ -141,7 +140,8 @@ _NUMBERS_BY_CAUSE = (
 class GroupCount:
     """A group, the count and first and last failure of its messages, and its retry.
 
-    Of the `count` messages so many are `scheduled` and so many `dead`.
+    Of the `count` messages so many are `scheduled` and so many `dead`. `first_seen` is when it was
+    first heard of, also by messages that are dealt with since.
     That is the unfinished one, or else the last one that is over. `archive` is what archives it, or has done so lately.
     """
 
@@ -151,15 +151,27 @@ class GroupCount:
     last: datetime | None
     scheduled: int = 0
     dead: int = 0
+    first_seen: datetime | None = None
     operation: RetryOperation | None = None
     archive: ArchiveOperation | None = None
+
+
+_RECORDED = (
+    select(func.min(causes.c.created_at))
+    .join_from(causes, cause_groups, members.cause_id == causes.c.cause_id)
+    .where(members.group_id == groups.group_id)
+    .correlate(failure_groups)
+    .scalar_subquery()
+    .label("recorded")
+)
+"""When the first failure of a group was recorded. Causes stay when their messages are deleted."""
 
 
 @reading
 def count_groups(
     tx: Transaction, classifier: str, title: str | None = None
 ) -> tuple[GroupCount, ...]:
-    """Return a classifier's groups with unresolved messages, at most 200, newest failure first.
+    """Return a classifier's groups with unresolved messages, newest failure first.
 
     Reads every unresolved message once: slow if there are many. Raises DatabaseUnavailable.
     """
@@ -179,13 +191,17 @@ def count_groups(
             members.group_id.in_(select(groups.group_id).where(*_of_classifier(classifier, title)))
         )
         .group_by(members.group_id)
-        .order_by(func.max(_NUMBERS_BY_CAUSE.c.last).desc(), members.group_id)
-        .limit(MOST_GROUPS)
         .subquery()
         .c
     )
     query = (
-        select(failure_groups, *(counts[name] for name in _COUNTS), counts.first, counts.last)
+        select(
+            failure_groups,
+            *(counts[name] for name in _COUNTS),
+            counts.first,
+            counts.last,
+            _RECORDED,
+        )
         .join(counts.group_id.table, counts.group_id == groups.group_id)
         .order_by(counts.last.desc(), groups.group_id)
     )
@@ -193,19 +209,22 @@ def count_groups(
 
 
 @reading
-def find_groups(tx: Transaction, classifier: str, ids: IdRange) -> tuple[GroupCount, ...]:
+def find_groups(
+    tx: Transaction, classifier: str, ids: IdRange, page: PageRequest
+) -> Page[GroupCount]:
     """Return a classifier's groups in a range of ids, also those without unresolved messages.
 
-    At most 200. Raises DatabaseUnavailable.
+    Raises DatabaseUnavailable.
     """
     query = (
         select(groups.group_id)
         .where(groups.classifier == classifier, groups.group_id.between(ids.first, ids.last))
         .order_by(groups.group_id)
-        .limit(MOST_GROUPS)
     )
-    found = (_find(tx, each, _unresolved_of(each)) for each in tx.execute(query).scalars())
-    return tuple(each for each in found if each is not None)
+    keys = tx.execute(query).scalars().all()
+    shown = keys[page.offset : page.offset + page.size]
+    found = (_find(tx, each, _unresolved_of(each)) for each in shown)
+    return Page(items=tuple(each for each in found if each is not None), total=len(keys))
 
 
 @reading
@@ -232,7 +251,7 @@ def find_uncounted(
     tx: Transaction, group_ids: Sequence[str], classifier: str, title: str | None
 ) -> Sequence[GroupCount]:
     """Return those of these groups that belong to the classifier, with no message counted."""
-    others = select(failure_groups).where(
+    others = select(failure_groups, _RECORDED).where(
         tx.sql.member(groups.group_id, group_ids), *_of_classifier(classifier, title)
     )
     uncounted = {**dict.fromkeys(_COUNTS, 0), "first": None, "last": None}
@@ -264,7 +283,7 @@ def _unresolved_of(group_id: str) -> Selection:
 
 
 def _find(tx: Transaction, group_id: str, wanted: Selection) -> GroupCount | None:
-    group = select(failure_groups).where(groups.group_id == group_id)
+    group = select(failure_groups, _RECORDED).where(groups.group_id == group_id)
     row = tx.execute(group).mappings().one_or_none()
     if row is None:
         return None
@@ -293,8 +312,50 @@ def _group_count(row: Mapping[str, Any]) -> GroupCount:
         dead=int(row["dead"]),
         first=row["first"],
         last=row["last"],
+        # What failed before the service came to it is older than its record.
+        first_seen=min(filter(None, (row["first"], row["recorded"])), default=None),
     )
 
+
+_VALUES: Mapping[GroupKey, Callable[[GroupCount], Any]] = {
+    GroupKey.LAST: lambda each: each.last,
+    GroupKey.FIRST: lambda each: each.first_seen,
+    GroupKey.COUNT: lambda each: each.count,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedGroups:
+    """Which groups are listed, and in which order: `text` is in the title, in any case."""
+
+    text: str | None = None
+    since: datetime | None = None
+    key: GroupKey = GroupKey.LAST
+    descending: bool = True
+
+    def page_of(self, counted: Iterable[GroupCount], page: PageRequest) -> Page[GroupCount]:
+        """Return one page of those that are wanted; without a value to sort by they come last."""
+        found = [each for each in counted if self._means(each)]
+        value = _VALUES[self.key]
+        known = sorted(
+            (each for each in found if value(each) is not None), key=value, reverse=self.descending
+        )
+        ordered = (*known, *(each for each in found if value(each) is None))
+        return Page(items=ordered[page.offset : page.offset + page.size], total=len(ordered))
+
+    def _means(self, each: GroupCount) -> bool:
+        is_new = self.since is None or (
+            each.first_seen is not None and each.first_seen >= self.since
+        )
+        return is_new and (self.text is None or fold(self.text) in fold(each.group.title))
+
+
+_HOLDS = or_(
+    columns.state.in_(OPEN),
+    columns.done == 0,
+    exists().where(messages.archive_operation_id == columns.operation_id),
+)
+"""Whether an archive is not over, or something of it is archived still: else it was taken back."""
 
 SHOWN_FOR = timedelta(days=1)
 """How long a completed operation is shown with its group unless a person takes note of it."""
@@ -308,7 +369,7 @@ def add_archives(
 
     Of a retry and an archive that are over the later one is shown. Raises DatabaseUnavailable.
     """
-    found = dict(list_group_archives(tx))  # the newest of each group
+    found = dict(_list_archives(tx, _HOLDS))  # the newest of each group
     emptied = found.keys() - {each.group.group_id for each in counted}
     more = find_uncounted(tx, sorted(emptied), classifier, title) if emptied else ()
     return tuple(replace(each, archive=_shown(each, found)) for each in (*counted, *more))
@@ -317,14 +378,15 @@ def add_archives(
 def list_group_archives(tx: Transaction) -> Sequence[tuple[str, ArchiveOperation]]:
     """Return what archives whole groups, or did so lately, with the group's id; the oldest first.
 
-    Without those that a person has taken note of or has undone.
+    Without those that a person has taken note of.
     """
-    undo = archive_operations.alias()
-    is_undone = exists().where(undo.c.undo_of == columns.operation_id)
+    return _list_archives(tx)
+
+
+def _list_archives(tx: Transaction, *more: Condition) -> Sequence[tuple[str, ArchiveOperation]]:
     query = (
         select(archive_operations)
-        .where(columns.act == Act.ARCHIVE, columns.acknowledged_at.is_(None), _is_shown(tx))
-        .where(~is_undone)
+        .where(columns.act == Act.ARCHIVE, columns.acknowledged_at.is_(None), _is_shown(tx), *more)
         .order_by(columns.created_at)
     )
     found = (archive_from_row(dict(row)) for row in tx.execute(query).mappings())

@@ -156,6 +156,8 @@ ACTS = [
     Line("nothing"),
     Line("errors"),
     Line("--version"),
+    Line("version"),
+    Line("help ledger"),
     Line("groups --url http://localhost:1/elsewhere --token-file {folder}/none"),
 ]
 

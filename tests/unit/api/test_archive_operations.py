@@ -211,8 +211,20 @@ class TestTheGroupList:
         found = group_of(api)
 
         assert (found["operation_status"], found["count"]) == ("ArchiveCompleted", 0)
+
         assert (found["operation_progress"], found["need_user_acknowledgement"]) == (1.0, True)
         assert "operation_completion_time" in found
+
+    def test_does_not_show_it_when_it_was_taken_back(self, api: Api, bench: Bench) -> None:
+        archive_group(api, MANY)
+        work_off_all(bench, AT_ONCE)
+        (archive,) = api.ids("archive_operations")
+
+        api.http.post(f"/api/archive_operations/{archive}/undo")
+        work_off_all(bench, AT_ONCE)
+
+        found = group_of(api)
+        assert (found["operation_status"], found["count"]) == ("None", MANY)
 
     def test_forgets_it_when_a_person_takes_note(self, api: Api) -> None:
         group = archive_group(api, 1)

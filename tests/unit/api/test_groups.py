@@ -1,15 +1,19 @@
 """Failure groups over HTTP."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from retrier.clock import SystemClock
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.identity import md5_guid
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure
 
 MINUTE = timedelta(minutes=1)
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+"""Before any record of a test: then it is the failure that was seen first."""
 BY_QUEUE = "recoverability/groups/Endpoint Address"
 
 
@@ -35,6 +39,7 @@ def test_a_group_counts_its_messages_from_the_first_to_the_last(api: Api) -> Non
         "dead": 0,
         "first": "2026-05-04T12:00:00.000000Z",
         "last": "2026-05-04T12:02:00.000000Z",
+        "first_seen": group["first_seen"],
         "operation_status": "None",
         "operation_progress": 0.0,
         "need_user_acknowledgement": False,
@@ -58,10 +63,99 @@ def test_only_unresolved_messages_count(api: Api) -> None:
     assert [(group["title"], group["count"]) for group in groups] == [("a", 1)]
 
 
-def test_at_most_200_groups_are_listed(api: Api) -> None:
+def test_who_asks_for_no_page_gets_200_groups_and_is_told_how_many_there_are(api: Api) -> None:
     api.receive(*(failure(queue=f"queue {n}") for n in range(201)))
 
-    assert len(api.get(BY_QUEUE)) == 200
+    answer = api.http.get(f"/api/{BY_QUEUE}")
+
+    assert (len(answer.json()), answer.headers["Total-Count"]) == (200, "201")
+    assert 'page=2>; rel="next"' in answer.headers["Link"]
+    assert len(api.get(BY_QUEUE, page=2)) == 1
+
+
+def test_pages_of_groups_show_each_of_them_once(api: Api) -> None:
+    api.receive(*(failure(queue=f"queue {n}") for n in range(5)))
+
+    pages = [api.ids(BY_QUEUE, page=number, per_page=2) for number in (1, 2, 3)]
+
+    assert [len(page) for page in pages] == [2, 2, 1]
+    assert sorted(each for page in pages for each in page) == sorted(api.ids(BY_QUEUE))
+
+
+def test_a_group_that_only_has_a_retry_counts_as_one_of_the_list(api: Api) -> None:
+    (unique_id, _) = api.receive(failure(queue="a"), failure(queue="b"))
+    emptied = next(each["id"] for each in api.get(BY_QUEUE) if each["title"] == "a")
+    api.http.post(f"/api/recoverability/groups/{emptied}/errors/retry")
+    api.set_status(unique_id, FailedMessageStatus.RETRY_ISSUED)
+
+    answer = api.http.get(f"/api/{BY_QUEUE}", params={"per_page": 1, "page": 2})
+
+    assert answer.headers["Total-Count"] == "2"
+    assert [each["id"] for each in answer.json()] == [emptied]
+
+
+@pytest.mark.parametrize(
+    ("asked", "listed"),
+    [
+        ({}, ["new", "old", "large"]),
+        ({"sort": "last", "direction": "asc"}, ["large", "old", "new"]),
+        ({"sort": "first"}, ["new", "large", "old"]),
+        ({"sort": "first", "direction": "asc"}, ["old", "large", "new"]),
+        ({"sort": "count"}, ["large", "old", "new"]),
+    ],
+)
+def test_groups_are_sorted(api: Api, asked: dict[str, str], listed: list[str]) -> None:
+    for minute, queue in ((0, "old"), (1, "large"), (2, "large"), (3, "old"), (4, "new")):
+        api.receive(failure(queue=queue, time_of_failure=LONG_AGO + minute * MINUTE))
+    api.receive(failure(queue="large", time_of_failure=LONG_AGO + 2 * MINUTE))
+
+    assert [group["title"] for group in api.get(BY_QUEUE, **asked)] == listed
+
+
+def test_groups_cannot_be_sorted_by_anything_else(api: Api) -> None:
+    answer = api.http.get(f"/api/{BY_QUEUE}", params={"sort": "colour"})
+
+    assert (answer.status_code, "last, first, count" in answer.json()["detail"]) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "listed"), [("SEPA", ["sepa out"]), ("a", ["other a", "sepa out"])]
+)
+def test_groups_are_found_by_a_text_in_their_title(api: Api, text: str, listed: list[str]) -> None:
+    api.receive(failure(queue="sepa out"), failure(queue="other a"), failure(queue="none"))
+
+    assert sorted(group["title"] for group in api.get(BY_QUEUE, text=text)) == listed
+
+
+def test_groups_first_seen_since_a_time_are_found(api: Api) -> None:
+    for minute, queue in ((0, "known"), (1, "new"), (2, "known")):
+        api.receive(failure(queue=queue, time_of_failure=LONG_AGO + minute * MINUTE))
+
+    found = api.get(BY_QUEUE, since="2020-01-01T00:01:00Z")
+
+    assert [(group["title"], group["first_seen"]) for group in found] == [
+        ("new", "2020-01-01T00:01:00.000000Z")
+    ]
+
+
+def test_a_group_is_not_new_because_what_failed_before_is_dealt_with(api: Api) -> None:
+    (before,) = api.receive(failure(queue="a"))
+    api.set_status(before, FailedMessageStatus.ARCHIVED)
+    (group,) = api.get(BY_QUEUE, id_prefix=md5_guid("Endpoint Addressa")[:8])
+    later = SystemClock().now() + timedelta(days=1)
+
+    api.receive(failure(queue="a", time_of_failure=later))
+
+    (again,) = api.get(BY_QUEUE)
+    assert again["first"] > again["first_seen"] == group["first_seen"]
+    assert api.get(BY_QUEUE, since=later.isoformat()) == []
+
+
+def test_a_time_that_is_none_is_refused(api: Api) -> None:
+    answer = api.http.get(f"/api/{BY_QUEUE}", params={"since": "deploy"})
+
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["field"] == "query.since"
 
 
 @pytest.mark.parametrize("path", ["recoverability/groups", "recoverability/groups/"])
@@ -118,7 +212,7 @@ def test_one_group_is_found_by_its_id(api: Api) -> None:
     found = api.get(f"recoverability/groups/id/{group['id']}")
 
     counts = ("count", "manual", "scheduled", "dead")
-    names = ("id", "title", "type", *counts, "first", "last")
+    names = ("id", "title", "type", *counts, "first", "last", "first_seen")
     assert found == {name: group[name] for name in names}
 
 

@@ -48,6 +48,16 @@ class TestAnAct:
         assert result.stdout.startswith("asked to archive 1,001 messages: operation ")
         assert "retrier archive-operations show" in result.stderr
 
+    @pytest.mark.parametrize("many", [1, MANY])
+    def test_says_how_an_archive_is_taken_back(self, cli: CommandLine, many: int) -> None:
+        cli.bench.fail(many)
+
+        result = cli.run("archive", "--all")
+
+        (archive,) = cli.api.ids("archive_operations")
+        assert f"retrier archive-operations undo {archive[:8]}" in result.stderr
+        assert "undo" not in cli.run("resolve", "--all").stderr
+
     def test_that_changed_nothing_of_what_was_named_ends_with_1(self, cli: CommandLine) -> None:
         (key,) = cli.bench.fail()
         ask(cli.bench, ids=(key,))

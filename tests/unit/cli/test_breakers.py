@@ -56,7 +56,7 @@ def test_nothing_is_said_of_waiting_where_nothing_waits(cli: CommandLine) -> Non
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["open", "orders", "--for", "8d"], 1),
+        (["open", "orders", "--for", "8d"], 2),
         (["open", "orders", "--for", "soon"], 2),
         (["open", " "], 2),
     ],

@@ -54,7 +54,7 @@ def test_it_takes_a_text_or_the_option(
 def test_what_is_too_long_is_refused_with_the_reason(cli: CommandLine, group_id: str) -> None:
     refused = cli.run("comment", group_id, "x" * 1001)
 
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "1,000 characters" in refused.stderr
 
 

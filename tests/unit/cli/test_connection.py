@@ -65,7 +65,7 @@ def test_an_answer_of_the_wrong_shape_ends_with_3(cli: CommandLine, content: str
     assert cli.run("errors", "list").exit_code == 3
 
 
-@pytest.mark.parametrize(("status", "code"), [(401, 1), (403, 1), (404, 1), (422, 1), (503, 3)])
+@pytest.mark.parametrize(("status", "code"), [(401, 1), (403, 1), (404, 1), (422, 2), (503, 3)])
 def test_a_problem_is_told_and_has_its_exit_code(cli: CommandLine, status: int, code: int) -> None:
     cli.answer = lambda _request: problem(status)
 

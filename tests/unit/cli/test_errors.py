@@ -524,3 +524,17 @@ def test_the_place_in_a_stream_that_its_sender_states_is_shown(
 
     (line,) = [each for each in lines if each.startswith("place in its stream")]
     assert line.removeprefix("place in its stream").strip(" :").startswith(shown)
+
+
+def test_attempts_that_are_not_shown_are_told(cli: CommandLine) -> None:
+    first = failure(queue="orders")
+    (key,) = cli.api.receive(first)
+    for number in range(1, 60):
+        failed_at = FAILED_AT + timedelta(minutes=number)
+        same = {"message_id": first.message_id, "body": first.body}
+        cli.api.receive(failure(queue="orders", time_of_failure=failed_at, **same))
+
+    result = cli.run("errors", "show", key)
+
+    whole = f"retrier errors history {key[:8]} --attempts"
+    assert f"the newest 50 attempts; all: `{whole}`" in result.stderr

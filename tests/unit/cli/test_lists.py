@@ -1,6 +1,7 @@
 """retrier groups, operations and batches."""
 
 import json
+from datetime import UTC, datetime
 
 import httpx
 import pytest
@@ -26,6 +27,7 @@ def test_groups_are_listed_with_their_counts(cli: CommandLine) -> None:
 
     assert header.split()[:2] == ["id", "unresolved"]
     assert line.split()[:2] == [group["id"][:8], "2"]
+    assert header.split()[2::2] == ["first", "last", "title"]
     assert line.endswith(group["title"])
 
 
@@ -35,6 +37,62 @@ def test_groups_of_another_classifier_are_listed(cli: CommandLine) -> None:
     lines = cli.lines("groups", "--classifier", "Message Type")
 
     assert sorted(line.split()[-1] for line in lines[1:]) == ["a", "b"]
+
+
+def test_groups_that_do_not_fit_are_told(cli: CommandLine) -> None:
+    cli.api.receive(*(failure(message_type=f"type {n}") for n in range(201)))
+    by_type = ("groups", "--classifier", "Message Type")
+
+    cut, whole = cli.run(*by_type), cli.run(*by_type, "--limit", "1000")
+
+    assert (len(cut.stdout.splitlines()), cut.stderr) == (201, "200 of 201 groups\n")
+    assert (len(whole.stdout.splitlines()), whole.stderr) == (202, "201 of 201 groups\n")
+    assert json.loads(cli.run(*by_type, "--json").stdout)["total"] == 201
+
+
+def test_groups_are_sorted_and_searched(cli: CommandLine) -> None:
+    for title in ("a 1", "a 2", "a 2", "b"):
+        cli.api.receive(failure(message_type=title))
+
+    lines = cli.lines(
+        "groups", "--classifier", "Message Type", "--text", "A", "--sort", "count", "--ascending"
+    )
+
+    assert [line[-3:] for line in lines[1:]] == ["a 1", "a 2"]
+
+
+def test_groups_that_are_new_are_found(cli: CommandLine) -> None:
+    old, new = datetime(2020, 1, 1, tzinfo=UTC), datetime(2020, 1, 2, tzinfo=UTC)
+    cli.api.receive(
+        failure(message_type="old", time_of_failure=old),
+        failure(message_type="new", time_of_failure=new),
+    )
+
+    lines = cli.lines("groups", "--classifier", "Message Type", "--since", "2020-01-01T12:00:00Z")
+
+    assert [line.split()[-1] for line in lines[1:]] == ["new"]
+    assert "2020-01-02 00:00" in lines[1]
+
+
+def test_nothing_that_matches_is_told(cli: CommandLine) -> None:
+    cli.api.receive(failure())
+
+    result = cli.run("groups", "--text", "nobody wrote this")
+
+    assert (result.stdout, result.stderr) == ("", "no group with an unresolved message matches\n")
+
+
+@pytest.mark.parametrize("words", [["groups"], ["errors", "list"], ["operations", "list"]])
+def test_a_page_that_is_too_late_does_not_say_that_there_is_nothing(
+    cli: CommandLine, words: list[str]
+) -> None:
+    cli.bench.fail()
+    cli.bench.ask_all()
+
+    result = cli.run(*words, "--page", "7")
+
+    assert result.stdout == ""
+    assert result.stderr.startswith("0 of 1 ")
 
 
 def test_an_unknown_classifier_ends_with_2_and_names_the_known_ones(cli: CommandLine) -> None:
@@ -145,8 +203,8 @@ LIST: dict[str, list[str]] = {"groups": [], "operations": ["list"], "batches": [
 def test_a_text_that_is_too_long_is_refused_with_its_name(cli: CommandLine) -> None:
     result = cli.run("errors", "list", "--text", "a" * 50_000)
 
-    assert result.exit_code == 1
-    assert "text has at most 1024 bytes" in result.stderr
+    assert result.exit_code == 2
+    assert "--text: text has at most 1024 bytes" in result.stderr
 
 
 def test_a_list_of_ids_for_a_pipe_misses_none_while_others_leave_it(cli: CommandLine) -> None:

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from retrier.cli.command import command, spread
 from retrier.errors import ServiceUnavailable
+from tests.support.command_line import CommandLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +73,44 @@ def test_an_error_becomes_a_line_and_an_exit_code() -> None:
     result = CliRunner().invoke(made, [])
 
     assert (result.exit_code, result.stderr) == (3, "nobody there\n")
+
+
+LONG = "x" * 5000
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ("retry --all --plan abc", "--plan"),
+        ("archive --all --plan abc", "--plan"),
+        ("pending retry --all --plan abc", "--plan"),
+        ("imports retry --all --plan abc", "--plan"),
+        ("streams release x --queue orders --plan abc", "--plan"),
+        ("retry --all --rate 999999999", "--rate"),
+        ("retry --all --limit 99999999999", "--limit"),
+        (f"retry --all --why {LONG}", "--why"),
+        ("retry --all --destination error", "--destination"),
+        ("retry --all --drop-header *", "--drop-header"),
+        ("retry --all --in 9999d", "--in"),
+        (f"retry --all --idempotency-key {LONG}", "--idempotency-key"),
+        (f"retry --stream {LONG}", "--stream"),
+        ("retry --failed-from 2026-01-02 --failed-to 2026-01-01", "--failed-to"),
+        (f"archive --all --why {LONG}", "--why"),
+        ("errors list --status dead --status archived", "--status"),
+        ("errors list --archived-by nonsense", "nonsense"),
+        (f"groups --text {LONG}", "--text"),
+        ("breakers open orders --for 10d", "--for"),
+        ("recover --since 2099-01-01", "--since"),
+        ("redirects set a a", "redirect"),
+        ("imports list --queue=", "--queue"),
+    ],
+    ids=lambda given: given[:60],
+)
+def test_a_value_that_the_service_cannot_take_is_a_mistake_of_usage(
+    cli: CommandLine, words: str, named: str
+) -> None:
+    result = cli.run(*words.split())
+
+    assert result.exit_code == 2, result.output
+    assert named in result.stderr
+    assert not any(word in result.stderr for word in ("body", "query.", "Content-Type", "JSON"))

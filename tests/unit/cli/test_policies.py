@@ -175,7 +175,7 @@ def test_wrong_policies_are_refused_with_every_problem(cli: CommandLine, file: P
 
     result = cli.run("policies", "simulate", str(file))
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "policies.default: must be wait or dead, is 2026-11-23" in result.stderr
     assert "policies.per_second: must be between 1 and 1000000, is 0" in result.stderr
 

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
-from retrier.cli.printer import harmless, minute, moment, one_line
+from retrier.cli.printer import Column, Printer, harmless, minute, moment, one_line
 from tests.support.command_line import CommandLine
 from tests.support.factories import failure
 
@@ -58,6 +61,69 @@ def test_a_table_is_cut_to_the_terminal(cli: CommandLine) -> None:
     assert max(map(len, lines)) <= 80
     assert unique_id[:8] in lines[-1] or unique_id[:8] in lines[-2]
     assert any("…" in line for line in lines)
+
+
+@pytest.mark.parametrize(("width", "least"), [(80, 32), (120, 62)])
+def test_a_title_gets_the_room_of_a_terminal(cli: CommandLine, width: int, least: int) -> None:
+    cli.api.receive(failure(message_type="title " * 80))
+    cli.terminal = width
+
+    shown = cli.run("groups", "--classifier", "Message Type").stdout
+
+    line = without_colours(shown).splitlines()[-1]
+    assert len(line) <= width
+    assert len(line[line.index("title") :].rstrip()) >= least
+
+
+def test_why_a_group_waits_does_not_take_the_room_of_its_title() -> None:
+    out = Console(width=80, force_terminal=True, color_system=None, file=StringIO())
+    title, reason = "t" * 60, "r" * 60
+
+    Printer(out).table(
+        [
+            Column(title="id"),
+            Column(title="title", flexible=True),
+            Column(title="waits because", flexible=True, below=True),
+        ],
+        [["1", title, ""], ["2", title, reason], ["3", title, reason]],
+    )
+
+    lines = [line.split() for line in out.file.getvalue().splitlines()]
+    assert lines == [
+        ["id", "title"],
+        ["1", title],
+        ["2", title],
+        ["3", title],
+        [],
+        ["waits", "because:"],
+        [reason],
+        ["2,", "3"],
+    ]
+
+
+def test_a_narrow_terminal_is_not_told_the_year_of_today(cli: CommandLine) -> None:
+    cli.api.receive(failure(), failure(time_of_failure=datetime(2020, 1, 2, tzinfo=UTC)))
+    cli.terminal = 80
+
+    narrow = without_colours(cli.run("errors", "list").stdout)
+    cli.terminal = 100
+    wide = without_colours(cli.run("errors", "list").stdout)
+
+    assert (" 05-04 12:00 " in narrow, "2020-01-02 00:00" in narrow) == (True, True)
+    assert "2026-05-04 12:00" in wide
+
+
+def test_a_long_title_does_not_fill_up_the_lines_of_others() -> None:
+    out = Console(file=StringIO())
+
+    Printer(out).table(
+        [Column(title="title", flexible=True), Column(title="why", flexible=True)],
+        [["long " * 100, "a"], ["short", "b"]],
+    )
+
+    _, long, short = out.file.getvalue().splitlines()
+    assert long == "long " * 99 + "long  a"
+    assert short == f"{'short':<60}  b"
 
 
 def test_each_message_has_one_line_on_a_terminal(cli: CommandLine) -> None:

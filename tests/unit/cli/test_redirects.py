@@ -56,8 +56,8 @@ def test_who_set_it_is_told(cli: CommandLine) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["set", "orders", "orders"], 1),
-        (["set", "orders", ERROR_QUEUE], 1),
+        (["set", "orders", "orders"], 2),
+        (["set", "orders", ERROR_QUEUE], 2),
         (["set", "orders", ""], 2),
         (["delete", " "], 2),
     ],

@@ -75,3 +75,12 @@ def test_a_stream_that_is_unknown_is_refused(cli: CommandLine, act: str) -> None
 
 def test_the_queue_has_to_be_named(cli: CommandLine) -> None:
     assert cli.run("streams", "show", ORDER).exit_code == 2
+
+
+def test_all_its_messages_are_shown_and_how_many_there_are(cli: CommandLine) -> None:
+    fail_in_stream(Bench(cli.api.db), 60)
+
+    result = cli.run("streams", "show", ORDER, "--queue", QUEUE)
+
+    assert result.stderr == "60 of 60 messages\n"
+    assert result.stdout.count("held behind") == 59
