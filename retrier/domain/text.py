@@ -153,3 +153,8 @@ def ids_beginning(text: str) -> IdRange | None:
     if len(beginning) < SHORTEST or not is_guid(whole):
         return None
     return IdRange(first=whole, last=beginning + _LAST[len(beginning) :])
+
+
+def count_messages(number: int) -> str:
+    """Return a number of messages in words: `1 message`, `20 messages`."""
+    return f"{number} message" if number == 1 else f"{number} messages"

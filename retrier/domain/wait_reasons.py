@@ -18,6 +18,7 @@ from retrier.domain.retry_operation import (
     RetryOperationState,
 )
 from retrier.domain.schedule import Schedule
+from retrier.domain.text import count_messages
 from retrier.domain.times import show_time
 
 
@@ -124,7 +125,9 @@ def _wait_for_cut(operation: RetryOperation, at: datetime) -> str | None:
     until = show_time(operation.next_cut)
     canary = operation.canary
     if canary is not None and canary.state is CanaryState.WAITING:
-        return f"its first {operation.sent} messages are sent: until {until} they may come back"
+        return (
+            f"its first {count_messages(operation.sent)} went out, and may come back until {until}"
+        )
     return describe_rate(operation.rate)
 
 

@@ -44,6 +44,7 @@ from retrier.domain.breakers import (
 )
 from retrier.domain.failed_message import FailedMessageStatus, RetryEnd
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause
+from retrier.domain.text import count_messages
 from retrier.store import claims, event_log, messages, operations
 from retrier.store.breaker_lists import breaker_from_row
 from retrier.store.engine.database import writing
@@ -550,7 +551,7 @@ def _held_entry(
     why = "; ".join(each for each in reasons if each is not None)
     return Entry(
         kind="batch_held_back",
-        text=f"{count} messages left their batch: {why}",
+        text=f"{count_messages(count)} left the batch: {why}",
         operation_id=batch.operation_id,
         batch_id=batch.batch_id,
     )

@@ -19,6 +19,7 @@ from retrier.domain.retry_batch import (
     StoredOriginal,
     WindowResult,
 )
+from retrier.domain.text import count_messages
 from retrier.policy.policy_set import WAITING, Judge
 from retrier.store import batches, claims, event_log, messages, operations
 from retrier.store.attempts import NAMED_BY_ANY, find_steps
@@ -71,7 +72,7 @@ def complete_batch(tx: Transaction, batch: RetryBatch) -> int:
         end_batch(tx, batch.batch_id)
         done = Entry(
             kind="batch_forwarded",
-            text=f"the batch of {batch.message_count} messages is done",
+            text=f"the batch of {count_messages(batch.message_count or 0)} is done",
             operation_id=batch.operation_id,
             batch_id=batch.batch_id,
         )
@@ -119,7 +120,7 @@ def _add_rest(tx: Transaction, batch: RetryBatch, rest: MovedRest, session_id: s
     )
     moved = Entry(
         kind="batch_moved",
-        text=f"{rest.size} messages were not found in the staging queue: staged again",
+        text=f"staged again, as the staging queue did not have them: {count_messages(rest.size)}",
         operation_id=batch.operation_id,
         batch_id=rest.batch_id,
         details={"from_batch": batch.batch_id},
@@ -241,7 +242,7 @@ def _freeze(tx: Transaction, batch: RetryBatch, staging_id: str, count: int) -> 
     operations.go_on_its_way(tx, batch.operation_id)
     staged = Entry(
         kind="batch_staged",
-        text=f"{count} messages are staged and on their way",
+        text=f"staged and on the way: {count_messages(count)}",
         operation_id=batch.operation_id,
         batch_id=batch.batch_id,
     )

@@ -27,6 +27,7 @@ from retrier.domain.retry_operation import (
     may_go_on,
     verdict_timeout,
 )
+from retrier.domain.text import count_messages
 from retrier.policy.policy_set import Judge
 from retrier.store import batches, claims, event_log, message_texts, messages, operations
 from retrier.store.attempts import Columns, judged_columns
@@ -323,7 +324,7 @@ def release_unstamped(tx: Transaction, batch: RetryBatch) -> int:
     operations.note_dropped(tx, batch.operation_id, freed, CANCELLED)
     released = Entry(
         kind="batch_released",
-        text=f"{len(freed)} messages left their batch: {CANCELLED}",
+        text=f"{count_messages(len(freed))} left the batch: {CANCELLED}",
         operation_id=batch.operation_id,
         batch_id=batch.batch_id,
     )
@@ -377,7 +378,7 @@ def wait_for_canary(tx: Transaction, operation: RetryOperation, canary: RunningC
     seconds = canary.wait.total_seconds()
     sent = Entry(
         kind="canary_sent",
-        text=f"the first {operation.sent} messages are sent: waiting {seconds:g} s for them",
+        text=f"the first {count_messages(operation.sent)} went out: waiting {seconds:g} s for what comes back",
         operation_id=operation_id,
     )
     event_log.append(tx, [sent])

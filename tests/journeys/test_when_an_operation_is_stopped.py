@@ -200,7 +200,10 @@ def test_a_canary_that_is_confirmed_goes_on_by_itself(site: Site, db: Database) 
     wait_for(bulk, "completed")
 
     sent, passed = site.query(CANARY)
-    assert sent == ("canary_sent", "the first 20 messages are sent: waiting 0.3 s for them")
+    assert sent == (
+        "canary_sent",
+        "the first 20 messages went out: waiting 0.3 s for what comes back",
+    )
     assert passed[0] == "canary_passed"
     assert take(site, 200).total() == 200
 

@@ -27,7 +27,12 @@ from tests.support.waiting import let_pass, wait_until
 
 ORDERS = 300
 FAILING = 135
-LOOKS = {"light": ("light", 1280), "dark": ("dark", 1280), "narrow": ("light", 420)}
+LOOKS = {
+    "light": ("light", 1280),
+    "dark": ("dark", 1280),
+    "tablet": ("light", 768),
+    "narrow": ("light", 420),
+}
 
 
 @dataclass(frozen=True, slots=True)

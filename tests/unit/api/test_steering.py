@@ -201,7 +201,7 @@ class TestWhatIsShown:
             "sent": 2,
             "came_back": 2,
         }
-        assert found["waits_because"].startswith("its first 2 messages are sent: until ")
+        assert found["waits_because"].startswith("its first 2 messages went out, ")
 
     def test_says_that_it_was_asked_for_later(self, api: Api, bench: Bench) -> None:
         created = bench.ask_all(RetryTerms(delay=timedelta(hours=2)))

@@ -103,7 +103,7 @@ def test_the_sheet_says_what_was_asked_for_and_why_it_waits(cli: CommandLine) ->
         return "\n".join(cli.lines("operations", "show", operation))
 
     # Its rate lets the next cut wait, for fractions of a second.
-    wait_until(lambda: "its first 2 messages are sent: until " in shown(), deadline=15)
+    wait_until(lambda: "its first 2 messages went out, " in shown(), deadline=15)
 
     sheet = shown()
     assert "50 messages a second" in sheet
