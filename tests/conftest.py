@@ -59,6 +59,13 @@ def has_room(folder: Path) -> bool:
     return folder.is_dir() and disk_usage(folder).free > ROOM
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import hundreds of files for the few tests that are `alone`: they say so themselves."""
+    if config.option.markexpr != "alone" or collection_path.suffix != ".py":
+        return None
+    return True if "pytest.mark.alone" not in collection_path.read_text() else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Do not look for garbage among thousands of tests, neither while they are found nor later."""

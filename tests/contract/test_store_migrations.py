@@ -1,7 +1,7 @@
 """Migrations: what they build is what the code says, once, also for two who start together."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from threading import Barrier
 
 import pytest
@@ -48,10 +48,8 @@ def knows_lz4(db: Database) -> bool:
 
 
 class TestAnUpgradedDatabase:
-    def test_has_nothing_that_the_schema_would_change(self, new: Database) -> None:
-        upgrade_schema(new)
-
-        with new.engine.connect() as conn:
+    def test_has_nothing_that_the_schema_would_change(self, database: Database) -> None:
+        with database.engine.connect() as conn:
             context = MigrationContext.configure(
                 conn, opts={"compare_type": True, "compare_server_default": True}
             )
@@ -68,10 +66,8 @@ class TestAnUpgradedDatabase:
         assert sequences_of(upgraded) == sequences_of(made)
         assert particulars_of(upgraded) == particulars_of(made)
 
-    def test_is_at_the_newest_revision(self, new: Database) -> None:
-        upgrade_schema(new)
-
-        revision = find_revision(new)
+    def test_is_at_the_newest_revision(self, database: Database) -> None:
+        revision = find_revision(database)
         assert (revision.current, revision.wanted) == (newest_revision(), newest_revision())
 
     def test_is_not_changed_by_another_upgrade(self, new: Database) -> None:
@@ -84,39 +80,33 @@ class TestAnUpgradedDatabase:
         assert (first.current, second.current) == (None, first.wanted)
         assert everything_but(new) == before
 
-    def test_has_all_views_and_no_others(self, new: Database) -> None:
-        upgrade_schema(new)
+    def test_has_all_views_and_no_others(self, database: Database) -> None:
+        assert set(inspect(database.engine).get_view_names()) == set(VIEWS)
 
-        assert set(inspect(new.engine).get_view_names()) == set(VIEWS)
-
-    def test_lets_the_lease_be_locked_against_a_takeover_only(self, new: Database) -> None:
+    def test_lets_the_lease_be_locked_against_a_takeover_only(self, database: Database) -> None:
         """The lock conflicts with changes of columns that a unique index has."""
-        upgrade_schema(new)
-
-        indexes = inspect(new.engine).get_indexes("processor_lease")
+        indexes = inspect(database.engine).get_indexes("processor_lease")
         assert [(each["column_names"], bool(each["unique"])) for each in indexes] == [
             (["epoch"], True)
         ]
 
-    def test_shows_what_the_tables_say_in_its_views(self, new: Database) -> None:
-        upgrade_schema(new)
-        retry = bring_to(Bench(new), STAGED)
+    def test_shows_what_the_tables_say_in_its_views(self, database: Database) -> None:
+        retry = bring_to(Bench(database), STAGED)
 
-        (shown_message,) = select_rows(new, text("SELECT * FROM v_failed_messages"))
-        (shown_claim,) = select_rows(new, text("SELECT * FROM v_failed_message_retries"))
+        (shown_message,) = select_rows(database, text("SELECT * FROM v_failed_messages"))
+        (shown_claim,) = select_rows(database, text("SELECT * FROM v_failed_message_retries"))
 
-        stored = message(new, retry.key)
+        stored = message(database, retry.key)
         same = ["number", "status", "queue", "exception_type", "failure_seq", "attempts"]
         assert [shown_message[name] for name in same] == [stored[name] for name in same]
         assert shown_message["group_title"] == retry.first.cause.groups[0].title
         assert str(shown_claim["unique_message_id"]) == retry.key
         assert str(shown_claim["retry_id"]) == retry.retry_id
 
-    def test_shows_a_message_once_whatever_groups_it_has(self, new: Database) -> None:
-        upgrade_schema(new)
-        record(new, failure(), failure(exception_type=None), failure(message_type=None))
+    def test_shows_a_message_once_whatever_groups_it_has(self, database: Database) -> None:
+        record(database, failure(), failure(exception_type=None), failure(message_type=None))
 
-        assert len(select_rows(new, text("SELECT * FROM v_failed_messages"))) == 3
+        assert len(select_rows(database, text("SELECT * FROM v_failed_messages"))) == 3
 
 
 class TestADatabaseThatIsNotUpgraded:
@@ -138,41 +128,42 @@ class TestADatabaseThatIsNotUpgraded:
         assert find_revision(new).current is None
 
 
-@pytest.fixture(params=["0001", "0006", "1001", "1029"])
-def older(new: Database, request: pytest.FixtureRequest) -> Database:
-    """Give a database with tables and a message, of a revision that came before the first one."""
-    upgrade_schema(new)
-    record(new, failure())
-    with new.engine.begin() as conn:
-        conn.execute(text("UPDATE alembic_version SET version_num = :it"), {"it": request.param})
-    return new
+BEFORE_10 = ("0001", "0006", "1001", "1029")
 
 
 class TestADatabaseOfAVersionBefore10:
     """None was released, and no revision leads from it to the first one that stays."""
 
-    @pytest.mark.parametrize("use", [find_revision, upgrade_schema])
-    def test_is_refused_in_one_line(self, older: Database, use: Callable[[Database], None]) -> None:
-        (revision,) = all_rows(older)["alembic_version"]
+    def test_is_refused_in_one_line(self, new: Database) -> None:
+        upgrade_schema(new)
+        for revision, use in product(BEFORE_10, (find_revision, upgrade_schema)):
+            set_revision(new, revision)
 
-        with pytest.raises(ConfigurationError) as refused:
-            use(older)
+            with pytest.raises(ConfigurationError) as refused:
+                use(new)
 
-        (line,) = str(refused.value).splitlines()
-        said = revision.strip("(),'")
-        assert line.startswith(
-            f"database.url: the database at {older.place} is at revision {said}: a version before 1.0"
-        )
-        assert "Send back what is still in it with that version" in line
-        assert line.endswith("then name a new, empty database")
+            (line,) = str(refused.value).splitlines()
+            place = f"database.url: the database at {new.place} is at revision {revision}"
+            assert line.startswith(f"{place}: a version before 1.0")
+            assert "Send back what is still in it with that version" in line
+            assert line.endswith("then name a new, empty database")
 
-    def test_is_left_alone(self, older: Database) -> None:
-        before = all_rows(older), shape_of(older), relations_of(older)
+    def test_is_left_alone(self, new: Database) -> None:
+        upgrade_schema(new)
+        record(new, failure())
+        for revision in BEFORE_10:
+            set_revision(new, revision)
+            before = all_rows(new), shape_of(new), relations_of(new)
 
-        with pytest.raises(ConfigurationError):
-            upgrade_schema(older)
+            with pytest.raises(ConfigurationError):
+                upgrade_schema(new)
 
-        assert (all_rows(older), shape_of(older), relations_of(older)) == before
+            assert (all_rows(new), shape_of(new), relations_of(new)) == before
+
+
+def set_revision(db: Database, revision: str) -> None:
+    with db.engine.begin() as conn:
+        conn.execute(text("UPDATE alembic_version SET version_num = :it"), {"it": revision})
 
 
 def test_two_processes_that_upgrade_at_once_upgrade_once(new: Database) -> None:
@@ -193,8 +184,7 @@ def test_two_processes_that_upgrade_at_once_upgrade_once(new: Database) -> None:
 
 def test_a_database_of_a_newer_version_is_refused_with_words(new: Database) -> None:
     upgrade_schema(new)
-    with new.engine.begin() as conn:
-        conn.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    set_revision(new, "9999")
 
     with pytest.raises(DatabaseUnavailable, match="9999"):
         upgrade_schema(new)

@@ -3,7 +3,9 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from shutil import copyfile
 from typing import Any
@@ -69,14 +71,14 @@ def _live_in(url: str) -> None:
     db.dispose()
 
 
-@pytest.fixture
-def open_lived_in(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenKind]:
+@contextmanager
+def opening_lived_in(request: pytest.FixtureRequest, folder: Path) -> Iterator[OpenKind]:
     """Give a function that opens a new database of a kind that was worked with."""
     with ExitStack() as stack:
 
         def open_one(kind: str) -> Database:
             if kind == "sqlite":
-                url = sqlite_url(tmp_path)
+                url = sqlite_url(folder)
                 copyfile(request.getfixturevalue("lived_in_file"), path_of(url))
             else:
                 server = request.getfixturevalue("postgres_url")
@@ -86,6 +88,13 @@ def open_lived_in(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Op
             stack.callback(db.dispose)
             return db
 
+        yield open_one
+
+
+@pytest.fixture
+def open_lived_in(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenKind]:
+    """Give such a function."""
+    with opening_lived_in(request, tmp_path) as open_one:
         yield open_one
 
 
@@ -108,17 +117,14 @@ def pair(
     return open_lived_in(source), open_kind(target)
 
 
-every_pair = pytest.mark.parametrize(
-    "pair",
-    [
-        *INTO_ANOTHER_KIND,
-        *(
-            pytest.param(*each.values, marks=[*each.marks, pytest.mark.kills], id=each.id)
-            for each in INTO_THE_SAME_KIND
-        ),
-    ],
-    indirect=True,
-)
+EVERY_PAIR = [
+    *INTO_ANOTHER_KIND,
+    *(
+        pytest.param(*each.values, marks=[*each.marks, pytest.mark.kills], id=each.id)
+        for each in INTO_THE_SAME_KIND
+    ),
+]
+every_pair = pytest.mark.parametrize("pair", EVERY_PAIR, indirect=True)
 
 
 def say_nothing(_step: CopyStep) -> None:
@@ -166,18 +172,51 @@ def numbers_of(db: Database) -> dict[str, int]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A copy that is made once for all tests that only look at it."""
+
+    source: Database
+    target: Database
+    result: CopiedDatabase
+    moment: datetime
+
+
+@pytest.fixture(scope="module", params=EVERY_PAIR)
+def finished(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Finished]:
+    """Give one, of messages that were changed at a microsecond."""
+    kind, into = request.param
+    folder = tmp_path_factory.mktemp("finished")
+    with opening_lived_in(request, folder) as open_one, ExitStack() as stack:
+        source = open_one(kind)
+        url = sqlite_url(folder)
+        if into == "postgres":
+            url = stack.enter_context(temporary_postgres(request.getfixturevalue("postgres_url")))
+        target = open_database(url)
+        stack.callback(target.dispose)
+        moment = FAILED_AT.replace(microsecond=1)
+        with source.engine.begin() as conn:
+            conn.execute(update(failed_messages).values(last_modified=moment))
+        yield Finished(source, target, copied(source, target), moment)
+
+
 class TestACopy:
-    @every_pair
-    def test_has_every_row_and_every_value(self, pair: tuple[Database, Database]) -> None:
-        source, target = pair
+    def test_has_every_row_and_every_value(self, finished: Finished) -> None:
+        rows = rows_of(finished.source)
 
-        result = copied(source, target)
-
-        assert rows_of(target) == rows_of(source)
-        assert {each.table: each.rows for each in result.tables} == {
-            name: len(rows) for name, rows in rows_of(source).items()
+        assert rows_of(finished.target) == rows
+        assert {each.table: each.rows for each in finished.result.tables} == {
+            name: len(found) for name, found in rows.items()
         }
-        assert find_revision(target).is_current
+        assert find_revision(finished.target).is_current
+
+    def test_keeps_the_microseconds_of_a_time(self, finished: Finished) -> None:
+        with finished.target.engine.connect() as conn:
+            found = set(conn.execute(select(failed_messages.c.last_modified)).scalars())
+
+        assert found == {finished.moment}
 
     @every_pair
     def test_goes_on_with_the_numbers_of_the_source(self, pair: tuple[Database, Database]) -> None:
@@ -217,11 +256,8 @@ class TestACopy:
 
         assert shape_of(target) == shape_of(source)
 
-    def test_comes_back_as_it_was(
-        self, pair: tuple[Database, Database], open_kind: OpenKind
-    ) -> None:
-        source, target = pair
-        copied(source, target)
+    def test_comes_back_as_it_was(self, finished: Finished, open_kind: OpenKind) -> None:
+        source, target = finished.source, finished.target
         back = open_kind("sqlite" if source.is_sqlite else "postgres")
 
         copied(target, back)
@@ -234,13 +270,7 @@ class TestACopy:
         ]
         assert sums[0] == sums[1] == sums[2]
 
-    def test_keeps_apart_what_is_null_and_what_is_null_in_json(
-        self, pair: tuple[Database, Database]
-    ) -> None:
-        source, target = pair
-
-        copied(source, target)
-
+    def test_keeps_apart_what_is_null_and_what_is_null_in_json(self, finished: Finished) -> None:
         documents = [
             db.read(
                 lambda tx: (
@@ -251,7 +281,7 @@ class TestACopy:
                     .all()
                 )
             )
-            for db in (source, target)
+            for db in (finished.source, finished.target)
         ]
         assert {None, "null"} <= set(documents[0])
         assert [each in {None, "null"} and each for each in documents[0]] == [
@@ -269,16 +299,16 @@ def a_cause() -> dict[str, object]:
 
 
 class TestACopyThatIsBrokenOff:
-    @pytest.mark.parametrize("at", [1, 15, 40])
-    def test_cannot_be_used(self, pair: tuple[Database, Database], at: int) -> None:
+    def test_cannot_be_used(self, pair: tuple[Database, Database]) -> None:
         source, target = pair
 
-        break_off(source, target, at)
+        for at in (1, 15, 40):
+            break_off(source, target, at)
 
-        with pytest.raises(ConfigurationError, match="unfinished copy of another database"):
-            find_revision(target)
-        with pytest.raises(ConfigurationError, match="run the same `retrier db copy` again"):
-            upgrade_schema(target)
+            with pytest.raises(ConfigurationError, match="unfinished copy of another database"):
+                find_revision(target)
+            with pytest.raises(ConfigurationError, match="run the same `retrier db copy` again"):
+                upgrade_schema(target)
 
     @every_pair
     def test_goes_on_behind_what_it_had(self, pair: tuple[Database, Database]) -> None:
@@ -355,14 +385,11 @@ class TestATarget:
         assert rows_of(target) == before
         assert find_revision(target).is_current
 
-    def test_that_is_finished_is_refused(self, pair: tuple[Database, Database]) -> None:
-        source, target = pair
-        copied(source, target)
-
+    def test_that_is_finished_is_refused(self, finished: Finished) -> None:
         with pytest.raises(CopyRefused, match="finished copy of the same installation already"):
-            copied(source, target)
+            copied(finished.source, finished.target)
 
-        assert find_revision(target).is_current
+        assert find_revision(finished.target).is_current
 
     def test_with_a_table_of_the_same_name_is_refused(
         self, pair: tuple[Database, Database]
@@ -471,15 +498,3 @@ def test_a_file_that_another_process_has_open_is_found(open_kind: OpenKind) -> N
         other.communicate("")
 
     assert not SqliteFile(path).is_open_elsewhere()
-
-
-def test_a_time_keeps_its_microseconds(pair: tuple[Database, Database]) -> None:
-    source, target = pair
-    moment = FAILED_AT.replace(microsecond=1)
-    with source.engine.begin() as conn:
-        conn.execute(update(failed_messages).values(last_modified=moment))
-
-    copied(source, target)
-
-    with target.engine.connect() as conn:
-        assert set(conn.execute(select(failed_messages.c.last_modified)).scalars()) == {moment}

@@ -1,7 +1,7 @@
 """Servers of the test run's own, a site on them, the work on it, and a table of what was measured."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -170,8 +170,11 @@ def open_site(roads: Roads, folder: Path, kind: str = "quorum") -> Iterator[Site
             "retries": {"forwarding_window": WINDOW},
             "api": {"port": 0},
         }
-        with hosted(folder, settings) as host:
-            yield Site(shop, host, roads.database, f"{instance}.staging")
+        with (
+            hosted(folder, settings) as host,
+            closing(Site(shop, host, roads.database, f"{instance}.staging")) as site,
+        ):
+            yield site
         assert_all_adds_up(host.config)
 
 

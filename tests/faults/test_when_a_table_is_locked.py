@@ -13,6 +13,7 @@ import pytest
 from tests.faults.conftest import Begin
 from tests.faults.work import check
 from tests.journeys.conftest import Site
+from tests.support.plain_http import client_at
 from tests.support.servers import psycopg_url
 
 pytestmark = [pytest.mark.faults, pytest.mark.rabbitmq, pytest.mark.postgres]
@@ -47,7 +48,7 @@ def many_readers(base: httpx.URL) -> Iterator[set[int]]:
     stop = Event()
 
     def read() -> None:
-        with httpx.Client(base_url=base, timeout=UNTIL_TOLD) as http:
+        with client_at(base, timeout=UNTIL_TOLD) as http:
             while not stop.is_set():
                 answer = http.get("/api/errors", params={"per_page": 1})
                 statuses.add(answer.status_code)

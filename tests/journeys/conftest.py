@@ -6,7 +6,7 @@ command itself; those on the embedded default begin with no database.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,7 @@ class Site:
     _engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
-        engine = create_engine(self.database_url, poolclass=NullPool)
-        object.__setattr__(self, "_engine", engine)
+        object.__setattr__(self, "_engine", _open_engine(self.database_url))
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Look into the database, as an operator would."""
@@ -54,6 +53,17 @@ class Site:
     def count(self, sql: str) -> int:
         """Return the number a query answers with."""
         return int(self.query(sql)[0][0])
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+
+def _open_engine(url: str) -> Engine:
+    if url.startswith("sqlite"):
+        return create_engine(url, poolclass=NullPool)
+    # Who waits asks again and again: a connection for each would take longer than the answer.
+    return create_engine(url, isolation_level="AUTOCOMMIT", pool_pre_ping=True)
 
 
 @pytest.fixture(
@@ -97,8 +107,11 @@ def _server_site(kind: str, request: pytest.FixtureRequest, folder: Path) -> Ite
             "api": {"port": 0},
         }
         staging_queue = f"{instance}.staging"
-        with hosted(folder, settings, ForkingHost) as host:
-            yield Site(shop, host, url, staging_queue)
+        with (
+            hosted(folder, settings, ForkingHost) as host,
+            closing(Site(shop, host, url, staging_queue)) as site,
+        ):
+            yield site
         assert_all_adds_up(host.config)
         # Only now: a service that still runs would declare it again.
         shop.delete(staging_queue)
@@ -116,6 +129,9 @@ def embedded_site(folder: Path) -> Iterator[Site]:
             "ingestion": {"error_queues": [shop.error]},
             "api": {"port": 0},
         }
-        with hosted(folder, settings, ForkingHost) as host:
-            yield Site(shop, host, url, "retrier.staging")
+        with (
+            hosted(folder, settings, ForkingHost) as host,
+            closing(Site(shop, host, url, "retrier.staging")) as site,
+        ):
+            yield site
         assert_all_adds_up(host.config)

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
+from tests.support.forked_service import ForkingHost
+from tests.support.plain_http import client_at
 from tests.support.project import ROOT
 from tests.support.servers import give_up
 from tests.support.service import Service, hosted
@@ -59,7 +61,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "api": {"port": 0, "allowed_hosts": [HOST]},
     }
     (shown,) = BLOCK.findall((ROOT / "docs/operations.md").read_text())
-    with hosted(folder, settings) as host:
+    with hosted(folder, settings, ForkingHost) as host:
         service, port = host.start_ready(), free_port()
         with service.http as http:
             block = shown.replace(PORT, f"127.0.0.1:{http.base_url.port}")
@@ -69,7 +71,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         command = [nginx, "-p", str(folder), "-c", str(folder / "nginx.conf")]
         with (
             subprocess.Popen(command, stderr=subprocess.DEVNULL) as proxy,
-            httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Host": HOST}) as client,
+            client_at(f"http://127.0.0.1:{port}", headers={"Host": HOST}) as client,
         ):
             try:
                 wait_until(lambda: answers(client), 10, "nginx does not answer")

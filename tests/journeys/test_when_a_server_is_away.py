@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.support.databases import sqlite_url, temporary_postgres
+from tests.support.forked_service import ForkingHost
 from tests.support.metrics import Scrape
 from tests.support.service import Service, hosted
 from tests.support.tcp_proxy import TcpProxy
@@ -50,7 +51,7 @@ def test_a_broker_that_is_away_is_told_once_and_waited_for(
         "ingestion": {"error_queues": [queue_name("error")], "declare_missing": True},
         "api": {"port": 0},
     }
-    with hosted(tmp_path, settings) as host:
+    with hosted(tmp_path, settings, ForkingHost) as host:
         service = host.start()
         with service.http as http:
             # Then it says so once, with host and reason, and is not ready
@@ -88,7 +89,7 @@ def test_a_database_that_is_away_is_told_once_and_waited_for(
             "ingestion": {"error_queues": [queue_name("error")], "declare_missing": True},
             "api": {"port": 0},
         }
-        with hosted(tmp_path, settings) as host:
+        with hosted(tmp_path, settings, ForkingHost) as host:
             service = host.start()
             with service.http as http:
                 wait_until(lambda: lines(service, "database.unreachable"), 30)
@@ -116,7 +117,7 @@ def test_a_frozen_database_is_told_in_time(
             "ingestion": {"error_queues": [queue_name("error")], "declare_missing": True},
             "api": {"port": 0},
         }
-        with hosted(tmp_path, settings) as host, host.start_ready().http as http:
+        with hosted(tmp_path, settings, ForkingHost) as host, host.start_ready().http as http:
             assert database_up(http) == 1
 
             # When its database neither answers nor refuses
@@ -157,7 +158,7 @@ def test_a_database_that_goes_while_the_broker_is_waited_for_is_waited_for_too(
             "ingestion": {"error_queues": [queue_name("error")], "declare_missing": True},
             "api": {"port": 0},
         }
-        with hosted(tmp_path, settings) as host:
+        with hosted(tmp_path, settings, ForkingHost) as host:
             with TcpProxy(url, database_port):
                 service = host.start()
                 wait_until(lambda: lines(service, "broker.unreachable"), 20)

@@ -14,6 +14,7 @@ from tests.support.databases import sqlite_url
 from tests.support.dramatiq_program import DramatiqProgram
 from tests.support.dramatiq_site import OF_A_TASK
 from tests.support.far_side import FarSide
+from tests.support.forked_service import ForkingHost
 from tests.support.service import Host, Service, hosted
 from tests.support.waiting import let_pass, wait_until
 
@@ -73,7 +74,7 @@ def host(
         "ingestion": {"error_queues": [error]},
         "api": {"port": 0},
     }
-    with hosted(tmp_path, settings) as host:
+    with hosted(tmp_path, settings, ForkingHost) as host:
         yield host
     far.channel.queue_delete(f"{instance}.staging")
 

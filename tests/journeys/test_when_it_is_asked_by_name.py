@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.forked_service import ForkingHost
 from tests.support.service import Service, hosted
 
 pytestmark = pytest.mark.journey
@@ -21,7 +22,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         "database": {"url": f"sqlite:///{folder}/retrier.db"},
         "api": {"port": 0, "allowed_hosts": ["retrier.example"]},
     }
-    with hosted(folder, settings) as host:
+    with hosted(folder, settings, ForkingHost) as host:
         yield host.start_ready()
 
 

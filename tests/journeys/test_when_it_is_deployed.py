@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests.support.deploy import unit_line, walk_probes
+from tests.support.forked_service import ForkingHost
 from tests.support.service import Service, hosted
 from tests.support.waiting import wait_until
 
@@ -16,14 +17,19 @@ pytestmark = pytest.mark.journey
 
 PORT = "33333"
 UNREACHABLE = "embedded:////proc/nowhere/broker.db"
+PROBES = list(walk_probes())
 
 
-def probe(service: Service, command: list[str]) -> int:
-    """Ask for the service's health as the container would, on another port; return the exit code."""
+def probe_all(service: Service) -> list[tuple[str, int]]:
+    """Ask for the service's health as each container would, on another port; return exit codes."""
     with service.http as http:
         port = str(http.base_url.port)
-    asked = [word.replace(PORT, port) for word in command]
-    return subprocess.run([sys.executable, *asked[1:]], capture_output=True, check=False).returncode
+    return [(file, probe([word.replace(PORT, port) for word in words])) for file, words in PROBES]
+
+
+def probe(command: list[str]) -> int:
+    done = subprocess.run([sys.executable, *command[1:]], capture_output=True, check=False)
+    return done.returncode
 
 
 @pytest.fixture
@@ -59,25 +65,18 @@ def test_the_line_of_the_unit_runs_the_service(folder: Path) -> None:
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize(("file", "command"), list(walk_probes()), ids=str)
-def test_a_probe_finds_a_service_that_is_ready(folder: Path, file: str, command: list[str]) -> None:
-    with hosted(folder, yaml.safe_load((folder / "retrier.yaml").read_text())) as host:
+def test_each_probe_finds_a_service_that_is_ready(folder: Path) -> None:
+    settings = yaml.safe_load((folder / "retrier.yaml").read_text())
+    with hosted(folder, settings, ForkingHost) as host:
         service = host.start_ready()
 
-        assert probe(service, command) == 0, file
+        assert probe_all(service) == [(file, 0) for file, _ in PROBES]
 
 
-@pytest.mark.parametrize(
-    ("file", "command", "code"),
-    [(file, command, 0 if "liveness" in file else 1) for file, command in walk_probes()],
-    ids=str,
-)
-def test_a_probe_tells_a_service_that_waits_for_its_broker(
-    folder: Path, file: str, command: list[str], code: int
-) -> None:
+def test_each_probe_tells_a_service_that_waits_for_its_broker(folder: Path) -> None:
     settings = yaml.safe_load((folder / "retrier.yaml").read_text())
-    with hosted(folder, {**settings, "broker": {"url": UNREACHABLE}}) as host:
+    with hosted(folder, {**settings, "broker": {"url": UNREACHABLE}}, ForkingHost) as host:
         service = host.start()
         wait_until(lambda: "broker.unreachable" in service.names(), 30)
 
-        assert probe(service, command) == code, file
+        assert probe_all(service) == [(file, int("liveness" not in file)) for file, _ in PROBES]

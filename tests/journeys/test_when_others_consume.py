@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.journeys.conftest import Site
 from tests.support.servers import pika_connection
-from tests.support.service import Service
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
@@ -32,10 +32,9 @@ def other_consumer(amqp_url: str, queue: str, *, exclusive: bool) -> Iterator[No
         connection.close()
 
 
-def told(service: Service) -> dict[str, Any]:
-    with service.http as http:
-        part: dict[str, Any] = http.get("/health/ready").json()["parts"]["ingestion"]
-        return part
+def told(http: httpx.Client) -> dict[str, Any]:
+    part: dict[str, Any] = http.get("/health/ready").json()["parts"]["ingestion"]
+    return part
 
 
 @pytest.mark.parametrize("kind", ["classic"])
@@ -44,9 +43,10 @@ def test_a_queue_in_exclusive_use_is_named_until_it_is_free(site: Site, amqp_url
         service = site.host.start()
         site.shop.fail(3)
 
-        wait_until(lambda: "in exclusive use" in told(service)["reason"], TOLD_WITHIN)
-        assert site.shop.error in told(service)["reason"]
-        assert not told(service)["ok"]
+        with service.http as http:
+            wait_until(lambda: "in exclusive use" in told(http)["reason"], TOLD_WITHIN)
+            assert site.shop.error in told(http)["reason"]
+            assert not told(http)["ok"]
 
     service.wait_ready()
     wait_until(lambda: site.count(STORED) == 3, 30, "all are stored")
@@ -62,11 +62,13 @@ def test_a_queue_whose_only_active_consumer_is_another_is_named(site: Site, amqp
         service = site.host.start_ready()
         shop.fail(3)
 
-        wait_until(
-            lambda: "another consumer is the active one" in told(service)["reason"], TOLD_WITHIN
-        )
-        assert told(service)["reason"].startswith(f"{shop.error}: 2 messages are ready")
-        assert not told(service)["ok"]
+        with service.http as http:
+            wait_until(
+                lambda: "another consumer is the active one" in told(http)["reason"], TOLD_WITHIN
+            )
+            assert told(http)["reason"].startswith(f"{shop.error}: 2 messages are ready")
+            assert not told(http)["ok"]
 
     wait_until(lambda: site.count(STORED) == 3, 30, "all are stored")
-    wait_until(lambda: told(service)["ok"], 30, "it is consuming again")
+    with service.http as http:
+        wait_until(lambda: told(http)["ok"], 30, "it is consuming again")

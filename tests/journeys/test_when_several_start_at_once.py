@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.databases import sqlite_url, temporary_postgres
+from tests.support.forked_service import ForkingHost
 from tests.support.service import Service, hosted
 from tests.support.waiting import wait_until
 
@@ -31,7 +32,7 @@ def assert_all_get_ready(database_url: str, folder: Path) -> None:
         "database": {"url": database_url},
         "api": {"port": 0},
     }
-    with hosted(folder, settings) as host:
+    with hosted(folder, settings, ForkingHost) as host:
         services = [host.start() for _ in range(SEVERAL)]
         for service in services:
             service.wait_ready()

@@ -14,6 +14,7 @@ from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.seam import Transport
 from tests.support.databases import sqlite_url
 from tests.support.examples import EXAMPLES, running
+from tests.support.forked_service import ForkingHost
 from tests.support.raw_messages import RECEIVED_AT
 from tests.support.receiving import receive
 from tests.support.servers import pika_connection
@@ -121,7 +122,7 @@ def host(
         "ingestion": {"error_queues": [f"{orders}.dead"]},
         "api": {"port": 0},
     }
-    with hosted(tmp_path, settings) as host:
+    with hosted(tmp_path, settings, ForkingHost) as host:
         yield host
     with closing(pika_connection(amqp_url)) as connection:
         connection.channel().queue_delete(staging_queue)

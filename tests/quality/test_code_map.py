@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -87,7 +87,8 @@ def packages() -> dict[str, str]:
     }
 
 
-def imports_of_packages() -> dict[str, set[str]]:
+@cache
+def imports_of_packages() -> Mapping[str, frozenset[str]]:
     """Return what each package, or module beside the packages, imports of the others."""
     found: dict[str, set[str]] = {}
     for path in MODULES:
@@ -104,7 +105,7 @@ def imports_of_packages() -> dict[str, set[str]]:
                 case ast.Import(names=names):
                     ours = [each.name for each in names if each.name.startswith("retrier.")]
                     here |= {name.split(".")[1] for name in ours}
-    return {name: imports - {name} for name, imports in found.items()}
+    return {name: frozenset(imports - {name}) for name, imports in found.items()}
 
 
 def test_every_package_is_in_the_table() -> None:
@@ -117,7 +118,7 @@ def test_the_table_says_what_each_package_imports() -> None:
         for name, cell in packages().items()
         if cell != WHATEVER_IS_BELOW
     }
-    found = imports_of_packages()
+    found = dict(imports_of_packages())
     found["cli"] |= found.pop("__main__") - {"cli"}  # they share a row
     said.pop("__main__")
 

@@ -31,32 +31,41 @@ VARIABLES = {variable_of(key) for key in SETTING_KEYS}
 NO_SETTINGS = {"RETRIER_PORT", "RETRIER_DEPLOY_PASSWORD"}
 IMAGE = re.compile(r"^(?:FROM|\s+image:) (\S+)", re.MULTILINE)
 PLAIN_IMAGE = re.compile(r"[a-z]+(:[\w.-]+)?")
+FILES = sorted(DEPLOY.iterdir())
 LONGEST_STOP = 12
 """Seconds the parts and the API have to end, added up."""
 
 
-@pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
-def test_a_file_sets_what_can_be_set(path: Path) -> None:
-    named = set(VARIABLE.findall(path.read_text()))
+def test_a_file_sets_what_can_be_set() -> None:
+    named = {(path.name, name) for path in FILES for name in VARIABLE.findall(path.read_text())}
 
-    assert named - VARIABLES - NO_SETTINGS == set()
-
-
-@pytest.mark.parametrize("path", sorted(DEPLOY.iterdir()), ids=lambda path: path.name)
-def test_a_file_names_images_that_any_registry_may_have(path: Path) -> None:
-    assert [
-        each for each in IMAGE.findall(path.read_text()) if not PLAIN_IMAGE.fullmatch(each)
-    ] == []
+    assert named
+    assert [each for each in named if each[1] not in VARIABLES | NO_SETTINGS] == []
 
 
-@pytest.mark.parametrize(("file", "words"), list(walk_commands()), ids=str)
-def test_a_file_starts_a_command_that_is_there(file: str, words: list[str]) -> None:
-    assert {word for word in words if word.startswith("-")} <= set(OPTIONS[(words[0],)]), file
+def test_a_file_names_images_that_any_registry_may_have() -> None:
+    named = [(path.name, image) for path in FILES for image in IMAGE.findall(path.read_text())]
+
+    assert named
+    assert [each for each in named if not PLAIN_IMAGE.fullmatch(each[1])] == []
 
 
-@pytest.mark.parametrize(("file", "words"), list(walk_probes()), ids=str)
-def test_a_probe_asks_the_port_that_is_the_default(file: str, words: list[str]) -> None:
-    assert f'"127.0.0.1", {Settings().api.port}' in words[-1], file
+def test_a_file_starts_a_command_that_is_there() -> None:
+    commands = list(walk_commands())
+    options = [
+        (file, words[0], word) for file, words in commands for word in words if word.startswith("-")
+    ]
+
+    assert commands
+    assert [each for each in options if each[2] not in OPTIONS[(each[1],)]] == []
+
+
+def test_a_probe_asks_the_port_that_is_the_default() -> None:
+    probes = list(walk_probes())
+
+    assert probes
+    port = f'"127.0.0.1", {Settings().api.port}'
+    assert [file for file, words in probes if port not in words[-1]] == []
 
 
 def test_the_settings_of_the_pods_are_right(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Who writes which table: one module of retrier/store for each, and nobody else."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from retrier.store.schema import metadata
@@ -35,8 +36,9 @@ def name_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
 
 
-def owners_of_tables() -> dict[str, list[str]]:
-    """Return by table the modules that write it, as paths from the top."""
+@cache
+def owners_of_tables() -> Mapping[str, list[str]]:
+    """Return by table the modules that write it, as paths from the top; the code is read once."""
     owners: dict[str, list[str]] = {name: [] for name in metadata.tables}
     for path in MODULES:
         for table in writes_of(path):

@@ -1,6 +1,7 @@
 """What lies where in the repository, and what may not be in it."""
 
 import re
+from pathlib import Path
 
 from tests.support.project import ROOT, list_files
 
@@ -35,3 +36,14 @@ def test_no_file_names_a_place_of_one_machine() -> None:
     found = [str(path) for path in files if ABSOLUTE_PATH.search((ROOT / path).read_bytes())]
 
     assert found == []
+
+
+def test_what_runs_alone_says_so_in_its_own_file() -> None:
+    """`pytest -m alone` imports no other file (tests/conftest.py)."""
+    modules = [path for path in list_files() if path.parts[0] == "tests" and path.suffix == ".py"]
+    marking = [path for path in modules if "mark.alone" in (ROOT / path).read_text()]
+
+    itself = {Path(__file__).name, "conftest.py"}
+    assert [path for path in marking if path.name[:5] != "test_" and path.name not in itself] == []
+    aliases = re.compile(r"^(?!pytestmark)\w+ = .*mark\.alone", re.MULTILINE)
+    assert [path for path in marking if aliases.search((ROOT / path).read_text())] == []

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ import httpx
 
 from retrier.app.server import WebServer
 from tests.support.api import Api
+from tests.support.plain_http import client_at
 from tests.support.waiting import wait_until
 
 IN_TIME = 10.0
@@ -32,9 +32,7 @@ class Reader:
         self.ended = threading.Event()
         headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
         params |= {} if place is None else {"last_event_id": place}
-        # An own context: the default one reads certificates for a tenth of a second.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        self._http = httpx.Client(base_url=base, timeout=30, verify=context)
+        self._http = client_at(base)
         request = self._http.build_request("GET", "/api/events", params=params, headers=headers)
         self.answer = self._http.send(request, stream=True)
         self._thread = threading.Thread(target=self._read, daemon=True)

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import yaml
 
+from tests.support.plain_http import client_at
 from tests.support.waiting import wait_until
 
 START_DEADLINE = 30.0
@@ -54,7 +55,7 @@ class Service:
         wait_until(lambda: self._listening() or self.process.poll() is not None, START_DEADLINE)
         (line,) = self._listening()
         base = f"http://{line['host']}:{line['port']}"
-        return httpx.Client(base_url=base, timeout=30)
+        return client_at(base)
 
     def wait_ready(self, deadline: float = START_DEADLINE) -> None:
         """Wait until every part is ready."""

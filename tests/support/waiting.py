@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 POLL = 0.02
+SELDOM = 0.1
 LOOKS = 25
 
 
@@ -12,13 +13,15 @@ def wait_until(predicate: Callable[[], object], deadline: float, what: str = "")
 
     A machine that stood still for so long has not given it a chance: it is asked some times more.
     """
-    end = time.monotonic() + deadline
+    begun = time.monotonic()
     looks = 0
     while not predicate():
         looks += 1
-        if time.monotonic() > end and looks > LOOKS:
+        waited = time.monotonic() - begun
+        if waited > deadline and looks > LOOKS:
             raise AssertionError(f"not within {deadline} s: {what or predicate}")
-        time.sleep(POLL)  # noqa: TID251 - the one place that may
+        # Each look is a question to a process or a server: what takes long is asked less often.
+        time.sleep(min(max(POLL, waited / 20), SELDOM))  # noqa: TID251 - the one place that may
 
 
 def let_pass(seconds: float) -> None:

@@ -1,10 +1,30 @@
-"""On which database the tests of the page run."""
+"""On which database the tests of API and page run."""
 
 from zlib import crc32
 
 import pytest
 
-PAGE = "tests/unit/web/"
+FACES = ("tests/unit/api/", "tests/unit/web/")
+OF_THE_STORE = tuple(
+    f"tests/unit/api/test_{each}"
+    for each in (
+        "error_lists",
+        "error_order",
+        "error_places",
+        "history",
+        "id_prefix",
+        "list_filters",
+        "live_feed.py::test_only_what_is_wanted_is_told",
+        "message_history",
+        "pending",
+        "previews",
+        "progress.py::test_a_lease_given_back_is_held_by_nobody",
+        "range_ends",
+        "recovery",
+        "times.py::test_both_databases",
+    )
+)
+"""Through the API they send statements that no test of the store sends: all run on both."""
 TURNS = 3
 
 
@@ -13,13 +33,18 @@ def is_its_turn(item: pytest.Item) -> bool:
     return crc32(item.nodeid.partition("[")[0].encode()) % TURNS == 0
 
 
+def may_be_left_out(item: pytest.Item) -> bool:
+    """Say whether a test is of a face, and on PostgreSQL."""
+    of_a_face = item.nodeid.startswith(FACES) and not item.nodeid.startswith(OF_THE_STORE)
+    return of_a_face and item.get_closest_marker("postgres") is not None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave two thirds of the page's tests on PostgreSQL to `pytest -m kills tests/unit`.
+    """Leave two thirds of the faces' tests on PostgreSQL to `pytest -m kills tests/unit`.
 
-    What the page asks the store is tested there, and by the API, on either database.
+    What they ask the store is tested there on either database.
     """
     for item in items:
-        on_postgres = item.get_closest_marker("postgres") is not None
-        if item.nodeid.startswith(PAGE) and on_postgres and not is_its_turn(item):
+        if may_be_left_out(item) and not is_its_turn(item):
             item.add_marker(pytest.mark.kills)

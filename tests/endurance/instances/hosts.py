@@ -13,6 +13,7 @@ import httpx
 import yaml
 
 from tests.endurance.instances.namespaces import Namespace, opened_namespace
+from tests.support.plain_http import client_at
 from tests.support.service import START_DEADLINE, Service
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import wait_until
@@ -136,7 +137,8 @@ class Node:
 
     def ask(self, method: str, path: str, timeout: float = 5) -> httpx.Response:
         """Ask its API. Raises httpx.HTTPError."""
-        return httpx.request(method, f"{self.base_url}{path}", timeout=timeout)
+        with client_at(self.base_url, timeout=timeout) as http:
+            return http.request(method, path)
 
     def is_well(self) -> bool:
         """Whether every part of it works; the queues' depths are looked at seldom, and left out."""

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.celery_workers import CeleryShop
 from tests.support.databases import sqlite_url
+from tests.support.forked_service import ForkingHost
 from tests.support.servers import pika_connection
 from tests.support.service import Host, Service, hosted
 
@@ -53,7 +54,7 @@ def service(
         "api": {"port": 0},
     }
     host: Host
-    with hosted(tmp_path, settings) as host:
+    with hosted(tmp_path, settings, ForkingHost) as host:
         yield host.start()
     with closing(pika_connection(amqp_url)) as connection:
         connection.channel().queue_delete(f"{instance}.staging")

@@ -14,6 +14,7 @@ from retrier.store.event_log import Entry, append, list_events_after
 from tests.support.api import Api
 from tests.support.factories import failure
 from tests.support.flaky_database import FlakyDatabase
+from tests.support.plain_http import client_at
 from tests.support.readers import IN_TIME, Reader, served
 from tests.support.waiting import wait_until
 
@@ -28,6 +29,13 @@ def base(api: Api) -> Iterator[str]:
     """Give the address of a server with the API."""
     with served(api) as address:
         yield address
+
+
+@pytest.fixture
+def http(base: str) -> Iterator[httpx.Client]:
+    """Give a client of it."""
+    with client_at(base) as http:
+        yield http
 
 
 @pytest.fixture
@@ -179,31 +187,35 @@ class TestPlaces:
         api.app.state.parts = replace(api.app.state.parts, feed=feed)
         return api
 
-    def test_who_finds_none_is_to_come_again_later(self, follow: Follow, base: str) -> None:
+    def test_who_finds_none_is_to_come_again_later(
+        self, follow: Follow, http: httpx.Client
+    ) -> None:
         follow()
         follow()
 
-        refused = httpx.get(f"{base}/api/events")
+        refused = http.get("/api/events")
 
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
         assert "2 readers" in refused.json()["detail"]
 
-    def test_who_leaves_frees_one(self, follow: Follow, base: str) -> None:
+    def test_who_leaves_frees_one(self, follow: Follow, http: httpx.Client) -> None:
         first, _ = follow(), follow()
 
         first.leave()
 
         def is_free() -> bool:
-            with httpx.stream("GET", f"{base}/api/events") as answer:
+            with http.stream("GET", "/api/events") as answer:
                 return answer.status_code == 200
 
         wait_until(is_free, IN_TIME)
 
 
-def test_everything_else_is_answered_while_readers_follow(follow: Follow, base: str) -> None:
+def test_everything_else_is_answered_while_readers_follow(
+    follow: Follow, http: httpx.Client
+) -> None:
     readers = [follow() for _ in range(60)]
 
-    answers = {httpx.get(f"{base}{path}").status_code for path in ("/health", "/api/errors")}
+    answers = {http.get(path).status_code for path in ("/health", "/api/errors")}
 
     assert answers == {200}
     assert not any(each.ended.is_set() for each in readers)
@@ -219,14 +231,14 @@ def test_a_stop_ends_every_answer_well(api: Api, follow: Follow) -> None:
     assert {each.answer.status_code for each in readers} == {200}
 
 
-def test_nobody_begins_to_follow_after_a_stop(api: Api, base: str) -> None:
+def test_nobody_begins_to_follow_after_a_stop(api: Api, http: httpx.Client) -> None:
     api.app.state.parts.feed.stop()
 
-    assert httpx.get(f"{base}/api/events").status_code == 503
+    assert http.get("/api/events").status_code == 503
 
 
-def test_a_page_of_another_host_cannot_follow(base: str) -> None:
-    refused = httpx.get(f"{base}/api/events", headers={"Host": "evil.example"})
+def test_a_page_of_another_host_cannot_follow(http: httpx.Client) -> None:
+    refused = http.get("/api/events", headers={"Host": "evil.example"})
 
     assert refused.status_code == 421
 
@@ -252,13 +264,13 @@ class TestADatabaseThatIsLost:
         assert told["related_to"] == [f"/operation/{operation}"]
         assert not reader.ended.is_set()
 
-    def test_is_told_to_who_comes_then(self, flaky: FlakyDatabase, base: str) -> None:
+    def test_is_told_to_who_comes_then(self, flaky: FlakyDatabase, http: httpx.Client) -> None:
         flaky.refuse("read")
 
-        refused = httpx.get(f"{base}/api/events")
+        refused = http.get("/api/events")
 
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
-        with httpx.stream("GET", f"{base}/api/events") as later:
+        with http.stream("GET", "/api/events") as later:
             assert later.status_code == 200
 
 
