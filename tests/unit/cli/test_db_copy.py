@@ -199,7 +199,8 @@ class TestACopyThatWasKilled:
 
     @pytest.mark.usefixtures("killed")
     def test_cannot_be_used_by_any_command(self, target: Path) -> None:
-        environ = {"RETRIER_DATABASE__URL": f"sqlite:///{target}"}
+        # The usual port may be another test's.
+        environ = {"RETRIER_DATABASE__URL": f"sqlite:///{target}", "RETRIER_API__PORT": "0"}
 
         for command in (["run"], ["check"], ["verify"], ["db", "upgrade"]):
             result = invoke(command, env=environ)
