@@ -3,7 +3,8 @@
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import product
 
 import pytest
 
@@ -22,6 +23,7 @@ from retrier.policy.policy_set import (
     Rule,
     Unmatched,
     hash_definition,
+    show_time,
 )
 from tests.support.project import ROOT
 
@@ -58,6 +60,35 @@ def test_a_failure_is_retried_after_its_delay() -> None:
         ),
         policy=f"payments@{policies.hash[:8]}",
     )
+
+
+def test_what_was_decided_before_changes_no_decision() -> None:
+    rules = (
+        make_rule("orders", match=Match(queue=("orders",))),
+        make_rule("bills", match=Match(queue=("bills",)), backoff=Fixed(first=timedelta(minutes=1))),
+    )
+    used = set_of(*rules)
+    cases = list(product((1, 2), (TIMED_OUT, Facts(queue="bills"), Facts(queue="else"))))
+
+    fresh = [decide(set_of(*rules), failures, facts) for failures, facts in cases]
+
+    assert [decide(used, failures, facts) for failures, facts in cases * 2] == fresh * 2
+
+
+def test_what_equal_decisions_have_in_common_is_made_once() -> None:
+    policies, nothing = set_of(make_rule()), set_of()
+
+    retries = [decide(policies), decide(policies)]
+    waits = [decide(nothing), decide(nothing)]
+
+    assert retries[0].policy is retries[1].policy
+    assert waits[0] is waits[1]
+
+
+def test_times_are_shown_in_utc() -> None:
+    there = NOW.astimezone(timezone(timedelta(hours=2)))
+
+    assert show_time(there) == show_time(NOW) == "2026-11-23 06:45:41.000 UTC"
 
 
 def test_the_dice_are_used_for_jitter() -> None:
