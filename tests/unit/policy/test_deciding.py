@@ -10,6 +10,7 @@ import pytest
 
 from retrier.domain.decision import Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.failed_message import FailureDetails
+from retrier.domain.streams import StreamRule
 from retrier.policy.classification import ReasonRule, make_gateway_rules
 from retrier.policy.delays import PRESETS, Exponential, Fixed, Spread
 from retrier.policy.facts import Facts, facts_of
@@ -62,10 +63,44 @@ def test_a_failure_is_retried_after_its_delay() -> None:
     )
 
 
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_judgement_says_the_reason_and_the_rule_of_the_stream(failures: int) -> None:
+    policies = set_of(make_rule(stream=StreamRule.STRICT))
+
+    found = policies.judge(TIMED_OUT, failures=failures, now=NOW, dice=lambda: 0.5)
+
+    assert (found.reason, found.stream) == ("timeout_exceeded", StreamRule.STRICT)
+
+
+def test_more_crashes_than_the_set_allows_make_a_message_poison() -> None:
+    facts = replace(TIMED_OUT, crashes=2)
+
+    assert set_of(crashes=1).find(facts)[0] == "poison_message"
+    assert set_of(crashes=2).find(facts)[0] == "timeout_exceeded"
+
+
+def test_a_rule_may_ask_for_the_reason() -> None:
+    decision = decide(set_of(make_rule(match=Match(reason=("timeout_*",)))))
+
+    assert isinstance(decision, RetryAt)
+
+
+def test_a_reason_that_is_not_among_those_never_retried_is_retried() -> None:
+    assert isinstance(decide(set_of(make_rule(never=("busy",)))), RetryAt)
+
+
+def test_two_attempts_are_two_failures() -> None:
+    decision = decide(set_of(make_rule(attempts=2)), failures=2)
+
+    assert decision.why == "failed 2 times; rule payments gives up after 2 failures"
+
+
 def test_what_was_decided_before_changes_no_decision() -> None:
     rules = (
         make_rule("orders", match=Match(queue=("orders",))),
-        make_rule("bills", match=Match(queue=("bills",)), backoff=Fixed(first=timedelta(minutes=1))),
+        make_rule(
+            "bills", match=Match(queue=("bills",)), backoff=Fixed(first=timedelta(minutes=1))
+        ),
     )
     used = set_of(*rules)
     cases = list(product((1, 2), (TIMED_OUT, Facts(queue="bills"), Facts(queue="else"))))
