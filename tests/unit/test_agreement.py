@@ -18,7 +18,8 @@ from retrier.domain.folding import (
     whose,
 )
 from retrier.domain.receipt import Known, StoredMessage
-from retrier.domain.sender_facts import FactReader
+from retrier.domain.sender_facts import FactReader, facts_of
+from retrier.domain.wire import Properties
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.factories import failure, unique_id
 from tests.support.raw_messages import raw_properties
@@ -278,6 +279,12 @@ class TestWhatALibraryChangesWhenItFails:
         again = failure(message_id="m", headers={"X-Shop-Hop": 2}, sender=sender, retry_id="r1")
 
         assert belongs(again, stored(first))
+
+
+def test_bytes_are_compared_as_the_text_that_a_library_makes_of_them():
+    said = Properties(fields={}, headers={"one": b"a", "two": b"a\xff"})
+
+    assert facts_of(said) == {"one": "a", "two": "a\\xff"}
 
 
 class TestWithoutARetry:

@@ -8,6 +8,7 @@ from itertools import product
 
 import pytest
 
+from retrier.domain.breakers import BreakerTerms
 from retrier.domain.decision import Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.streams import StreamRule
@@ -350,6 +351,17 @@ def test_the_facts_are_those_of_the_headers() -> None:
     )
 
     assert facts_of(details) == replace(TIMED_OUT, failure_reason="late")
+
+
+def test_a_set_is_configured_if_it_has_a_definition() -> None:
+    assert set_of().configured is True
+    assert PolicySet().configured is False
+
+
+def test_a_set_names_the_breakers_of_the_rules_that_have_one() -> None:
+    terms = BreakerTerms(least=3)
+
+    assert set_of(make_rule("a", breaker=terms), make_rule("b")).breakers == {"a": terms}
 
 
 def test_the_set_names_the_queue_of_its_notices() -> None:
