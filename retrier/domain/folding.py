@@ -355,8 +355,7 @@ class _Folding:
         if failure.computed_id is None:
             return None
         first = self._find(failure.computed_id)
-        is_new = self._find(identity.unique_id) is None
-        return first.unique_message_id if is_new and first and may_be_copy(failure, first) else None
+        return first.unique_message_id if first and may_be_copy(failure, first) else None
 
     def add_confirmation(self, confirmation: Confirmation) -> None:
         stored = self._find(confirmation.unique_message_id)
@@ -511,14 +510,8 @@ def _inherited(origin: StoredMessage | None, failure: Failure) -> int:
 
 
 def _came_under_retry(origin: StoredMessage, failure: Failure) -> bool:
-    """Say whether another message came under a retry of this one, as far as can be told."""
-    match retry_named(failure, origin):
-        case RetryNamed.FOREIGN:
-            return False
-        case RetryNamed.NONE:
-            return origin.known.waits_for_outcome
-        case _:
-            return True
+    """Say whether another message, which names this one, came under a retry of it."""
+    return failure.retry_id is not None or origin.known.waits_for_outcome
 
 
 def _stood_before(

@@ -263,6 +263,7 @@ def _record_and_stamp(sql: SqlDialect) -> ReturningUpdate[Any]:
             claims.number,
             (claims.sending_since != now).label("in_doubt"),
             claims.breaker_id,
+            # SQLite 3.40 takes IS NOT NULL in RETURNING for true: it tells it of all, which is no harm.
             case((claims.breaker_id.is_not(None), claims.sending_since)).label("sending_since"),
         )
     )

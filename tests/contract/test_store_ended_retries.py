@@ -8,6 +8,7 @@ import pytest
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import RetryEnd
+from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.wire import Refused
 from retrier.store.archive import Action
 from retrier.store.engine.database import Database
@@ -18,7 +19,7 @@ from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, Retr
 from tests.contract.store_rows import again, claims, rows
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
-from tests.support.factories import FAILED_AT, confirmation
+from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
 from tests.support.script import to_queue
 
 LATER = FAILED_AT + timedelta(minutes=5)
@@ -130,6 +131,39 @@ class TestARetryThatWasSent:
         bench.receive(first.first, second.first)
 
         assert {row["retry_id"] for row in kept(bench)} == {first.retry_id, second.retry_id}
+
+    def test_is_kept_without_those_that_are_under_way(self, bench: Bench) -> None:
+        presumed, _ = bring_to(bench, SENT), bring_to(bench, SENT)
+
+        ENDS[RetryEnd.PRESUMED](presumed)
+
+        assert [row["retry_id"] for row in kept(bench)] == [presumed.retry_id]
+
+
+class TestTheSecondCopyOfARetryThatEnded:
+    """It fails late: it is known by where the retry was sent, and by what that went without."""
+
+    @pytest.mark.parametrize(
+        ("terms", "arrived"),
+        [
+            (RetryTerms(destination="mail"), {"queue": "mail", "headers": {"x-large": "l"}}),
+            (RetryTerms(drop_headers=("x-large",)), {"queue": QUEUE, "headers": {}}),
+        ],
+        ids=["sent elsewhere", "without a header"],
+    )
+    def test_is_of_its_message(
+        self, bench: Bench, terms: RetryTerms, arrived: dict[str, Any]
+    ) -> None:
+        first = failure(queue=QUEUE, headers={"x-large": "l"})
+        bench.receive(first)
+        bench.ask_all(terms)
+        bench.work()
+        key, retry_id = unique_id(first), bench.retry_id(unique_id(first))
+        bench.confirm(key)
+
+        bench.receive(again(first, **arrived | {"stamped_id": key, "retry_id": retry_id}))
+
+        assert bench.message(key)["attempts"] == 2
 
 
 class TestARetryThatWasBeingSent:

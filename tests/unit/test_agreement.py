@@ -1,5 +1,6 @@
 """Whose failure it is, for everything that can be said of a failure and a stored message."""
 
+import json
 from dataclasses import replace
 from itertools import product
 
@@ -17,6 +18,9 @@ from retrier.domain.folding import (
     whose,
 )
 from retrier.domain.recording import Known, StoredMessage
+from retrier.domain.sender_facts import FactReader, facts_of
+from retrier.domain.wire import Properties
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.factories import failure, unique_id
 from tests.support.raw_messages import raw_properties
 
@@ -112,20 +116,75 @@ class TestWhatALibraryChangesWhenItFails:
 
         assert belongs(self.celery(1, b"\x80\x04 two"), stored(first))
 
-    def test_dramatiq_counts_in_its_body(self):
-        def of(options: bytes) -> Failure:
-            parts = b'"actor_name": "pay", "message_id": "m", "args": [1], "kwargs": {}'
-            body = b'{%s, "options": %s}' % (parts, options)
-            return failure(message_id="m", body=body, retry_id="r1", headers={})
+    @pytest.mark.parametrize("changed", [{"argsrepr": "(2,)"}, {"kwargsrepr": "{'x': 1}"}], ids=str)
+    def test_celery_without_json_that_says_it_had_other_arguments_is_another_task(self, changed):
+        first = self.celery(0, b"\x80\x04 one")
 
-        assert belongs(of(b'{"retries": 3, "traceback": "..."}'), stored(of(b"{}")))
+        assert not belongs(self.celery(1, b"\x80\x04 two", **changed), stored(first))
 
-    def test_any_other_body_has_to_be_the_same(self):
-        first = failure(message_id="m", body=b'{"args": 1}')
+    @pytest.mark.parametrize("changed", [{"task": "shop.refund"}, {"id": "t2"}], ids=str)
+    def test_celery_with_another_name_or_id_asks_for_something_else(self, changed):
+        body = b"[[1], {}, {}]"
+        asked, other = (self.celery(0, body, **each) for each in ({}, changed))
 
-        assert not belongs(
-            failure(message_id="m", body=b'{"args": 2}', retry_id="r1"), stored(first)
+        assert asked.sender.task(asked.raw, body) != other.sender.task(other.raw, body)
+
+    def test_celery_may_write_named_arguments_in_another_order(self):
+        first = self.celery(0, b'[[], {"a": 1, "b": 2}, {}]')
+
+        assert belongs(self.celery(1, b'[[], {"b": 2, "a": 1}, {}]'), stored(first))
+
+    def test_celery_with_another_header_of_its_sender_is_another_task(self):
+        first = self.celery(0, b"[[1], {}, {}]", tenant="a")
+
+        assert not belongs(self.celery(1, b"[[1], {}, {}]", tenant="b"), stored(first))
+
+    @pytest.mark.parametrize("one", [{"task": "shop.pay"}, {"id": "t1"}], ids=str)
+    def test_a_message_with_one_of_celerys_headers_is_no_task(self, one):
+        first = failure(message_id="m", body=b"[[1], {}, 1]", headers={**one, "origin": "a"})
+        body = failure(
+            message_id="m", body=b"[[1], {}, 2]", retry_id="r1", headers={**one, "origin": "a"}
         )
+        header = failure(
+            message_id="m", body=b"[[1], {}, 1]", retry_id="r1", headers={**one, "origin": "b"}
+        )
+
+        assert not belongs(body, stored(first))
+        assert not belongs(header, stored(first))
+
+    def dramatiq(self, **changes: object) -> Failure:
+        asked = {"actor_name": "pay", "message_id": "m", "args": [1], "kwargs": {}}
+        body = json.dumps(asked | changes).encode()
+        return failure(message_id="m", body=body, retry_id="r1", headers={})
+
+    def test_dramatiq_counts_in_its_body(self):
+        again = self.dramatiq(options={"retries": 3, "traceback": "..."})
+
+        assert belongs(again, stored(self.dramatiq(options={})))
+        assert belongs(again, stored(self.dramatiq()))
+
+    @pytest.mark.parametrize(
+        "changed",
+        [{"actor_name": "refund"}, {"message_id": "n"}, {"args": [2]}, {"kwargs": {"a": 1}}],
+        ids=str,
+    )
+    def test_dramatiq_with_something_else_to_do_is_another_message(self, changed):
+        assert not belongs(self.dramatiq(**changed), stored(self.dramatiq()))
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [(b'{"args": 1}', b'{"args": 2}'), (b'{"a": 1}', b'{"a": 2}'), (b"[1]", b"[2]")],
+    )
+    def test_any_other_body_has_to_be_the_same(self, before, after):
+        first = failure(message_id="m", body=before)
+
+        assert not belongs(failure(message_id="m", body=after, retry_id="r1"), stored(first))
+
+    def test_a_body_that_is_stored_no_more_has_to_have_the_same_hash(self):
+        known = replace(stored(self.dramatiq()), body=None)
+
+        assert belongs(self.dramatiq(), known)
+        assert not belongs(self.dramatiq(options={"retries": 3}), known)
 
     @pytest.mark.parametrize(
         ("before", "after"),
@@ -138,8 +197,11 @@ class TestWhatALibraryChangesWhenItFails:
             ({"traceparent": "00-1"}, {"traceparent": "00-2"}),
             ({"page": 1}, {"page": "1"}),
             ({"page": 1}, {"page": 1, "added": "by a consumer"}),
+            ({"urgent": True}, {"urgent": "true"}),
+            ({"key": b"\x00k"}, {"key": "\x00k"}),
+            ({"page": {"a": 1, "b": True}}, {"page": {"b": "true", "a": "1"}}),
+            ({"pages": [1, False]}, {"pages": ["1", "false"]}),
         ],
-        ids=str,
     )
     def test_these_headers_may_differ(self, before, after):
         first = failure(message_id="m", headers=before)
@@ -152,9 +214,13 @@ class TestWhatALibraryChangesWhenItFails:
             ({"page": 1}, {"page": 2}),
             ({"tenant": "a"}, {}),
             ({"tenant": "a"}, {"tenant": "b"}),
+            ({"urgent": True}, {"urgent": False}),
+            ({"key": b"\xff"}, {"key": b"\xfe"}),
+            ({"page": {"a": 1}}, {"page": {"a": 2}}),
+            ({"page": {"a": 1}}, {"page": {"b": 1}}),
+            ({"pages": [1]}, {"pages": [2]}),
             ({"Retrier.MessageType": "OrderPlaced"}, {"Retrier.MessageType": "OrderCancelled"}),
         ],
-        ids=str,
     )
     def test_these_make_it_another_message(self, before, after):
         first = failure(message_id="m", headers=before, dialect="nservicebus")
@@ -181,11 +247,70 @@ class TestWhatALibraryChangesWhenItFails:
 
         assert belongs(other, stored(self.of_type("OrderPlaced", content_type="text/plain")))
 
+    def test_an_address_for_replies_that_the_broker_wrote_says_nothing(self):
+        first = self.of_type(None, reply_to="amq.rabbitmq.reply-to.g1")
+        other = replace(self.of_type(None, reply_to="amq.rabbitmq.reply-to.g2"), retry_id="r1")
+
+        assert belongs(other, stored(first))
+
+    @pytest.mark.parametrize(
+        ("field", "before", "after"),
+        [("reply_to", "answers", "replies"), ("type", "amq.a", "amq.b")],
+    )
+    def test_other_values_that_look_like_it_make_it_another_message(self, field, before, after):
+        first = self.of_type(None, **{field: before})
+        other = replace(self.of_type(None, **{field: after}), retry_id="r1")
+
+        assert not belongs(other, stored(first))
+
     def test_properties_that_cannot_be_read_agree_with_nothing_but_themselves(self):
         first = failure(message_id="m", raw=b"\xff")
+        known = {"r1": ["x-*"]}
 
         assert belongs(failure(message_id="m", raw=b"\xff", retry_id="r1"), stored(first))
-        assert not belongs(failure(message_id="m", raw=b"\xff\xff", retry_id="r1"), stored(first))
+        for raw in (b"\xff\xff", raw_properties({})):
+            other = failure(message_id="m", raw=raw, retry_id="r1")
+            assert not belongs(other, stored(first))
+            assert not belongs(other, stored(first, dropped=known))
+
+    def test_headers_that_the_settings_call_volatile_say_nothing(self):
+        sender = FactReader(AmqpPropertyCodec(), volatile=("x-shop-*",))
+        first = failure(message_id="m", headers={"X-Shop-Hop": 1}, sender=sender)
+        again = failure(message_id="m", headers={"X-Shop-Hop": 2}, sender=sender, retry_id="r1")
+
+        assert belongs(again, stored(first))
+
+
+def test_bytes_are_compared_as_the_text_that_a_library_makes_of_them():
+    said = Properties(fields={}, headers={"one": b"a", "two": b"a\xff"})
+
+    assert facts_of(said) == {"one": "a", "two": "a\\xff"}
+
+
+class TestWithoutARetry:
+    """The same message published again."""
+
+    def test_it_is_the_same_where_everything_is(self):
+        first = failure(message_id="m")
+
+        assert belongs(replace(first, error_queue="other"), stored(first, claim=None))
+
+    @pytest.mark.parametrize("message_id", ["n", None])
+    def test_another_message_id_makes_it_another_message(self, message_id):
+        first = failure(message_id="m")
+
+        assert not belongs(replace(first, message_id=message_id), stored(first, claim=None))
+
+    def test_one_without_a_message_id_may_come_again(self):
+        first = failure(message_id=None, stamped_id="00000000-0000-0000-0000-000000000000")
+
+        assert belongs(first, stored(first, claim=None))
+
+    def test_it_does_not_come_from_where_a_retry_was_sent(self):
+        first = failure(message_id="m", queue="orders")
+        moved = failure(message_id="m", queue="mail")
+
+        assert not belongs(moved, stored(first, claim=None, sent_to=frozenset({"mail"})))
 
 
 def test_a_second_failure_under_one_retry_elsewhere_is_another_message():
@@ -198,6 +323,38 @@ def test_a_second_failure_under_one_retry_elsewhere_is_another_message():
 
     assert not belongs(late, known)
     assert belongs(sent_on, known)
+
+
+def test_a_retry_may_fail_where_it_was_sent():
+    first = failure(message_id="m", queue="orders")
+    late = failure(message_id="m", queue="mail", retry_id="r1")
+    known = stored(first, claim=None, issued=frozenset({"r1"}), sent_to=frozenset({"mail"}))
+
+    assert belongs(late, known)
+    assert not belongs(late, replace(known, outcomes={"r1": as_stored(first)}))
+
+
+def test_what_was_added_after_a_retry_is_no_part_of_it():
+    """A double of an older retry has what that was sent with; that in force has what is newest."""
+    first = failure(message_id="m", headers={"tenant": "a"})
+    newest = failure(message_id="m", headers={"tenant": "a", "added": "by a consumer"})
+    known = replace(stored(first, issued=frozenset({"r0"})), newest=as_stored(newest))
+
+    assert belongs(replace(first, retry_id="r0"), known)
+    assert not belongs(replace(first, retry_id="r1"), known)
+
+
+def test_a_retry_of_which_the_message_knows_nothing_is_another_ones():
+    first = failure(message_id="m")
+
+    assert compare(replace(first, retry_id="r9"), stored(first)).retry is RetryNamed.FOREIGN
+
+
+def test_the_last_retry_of_a_message_is_its_own_although_it_has_ended():
+    first = failure(message_id="m")
+    known = replace(stored(first, claim=None), last_retry_id="r1")
+
+    assert compare(replace(first, retry_id="r1"), known).retry is RetryNamed.OLDER
 
 
 def test_a_second_failure_under_one_retry_may_name_another_application():

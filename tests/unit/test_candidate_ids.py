@@ -3,7 +3,8 @@
 import pytest
 
 from retrier.domain.folding import candidate_ids, ids_apart, named_ids
-from retrier.domain.identity import with_body
+from retrier.domain.identity import with_all, with_body
+from retrier.domain.sender_facts import digest
 from tests.support.factories import failure
 
 GUID = "d98c1dd4-008f-04b2-e980-0998ecf8427e"
@@ -30,6 +31,41 @@ def test_one_of_equal_body_has_an_id_with_all_that_may_differ():
     ]
 
     assert len({ids_apart(each)[1] for each in (made, *others)}) == 4
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"message_id": "7", "endpoint": "Sales", "retry_id": "r1"},
+        {"message_id": None, "computed_id": GUID, "endpoint": None},
+    ],
+    ids=["with all", "with nothing"],
+)
+def test_it_is_made_of_the_same_parts_in_every_version(changes):
+    """Ids are stored: made in another way, what failed before would be another message now."""
+    made = failure(**changes)
+
+    assert ids_apart(made)[1] == with_all(
+        made.computed_id,
+        changes["message_id"] or "",
+        made.body_hash,
+        digest(made.sender.facts(made.raw)),
+        "orders",
+        changes["endpoint"] or "",
+        changes.get("retry_id", ""),
+    )
+
+
+def test_properties_that_cannot_be_read_say_nothing():
+    made = failure(raw=b"\xff")
+
+    assert ids_apart(made)[1] == with_all(
+        made.computed_id, made.message_id, made.body_hash, digest({}), "orders", "Sales", ""
+    )
+
+
+def test_facts_have_one_hash_in_any_order():
+    assert digest({"a": "1", "b": "2"}) == digest({"b": "2", "a": "1"}) != digest({"a": "1"})
 
 
 def test_without_a_message_id_only_the_claimed_id_is_left():

@@ -3,12 +3,15 @@
 import json
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from itertools import product
 
 import pytest
 
+from retrier.domain.breakers import BreakerTerms
 from retrier.domain.decision import Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.failed_message import FailureDetails
+from retrier.domain.streams import StreamRule
 from retrier.policy.classification import ReasonRule, make_gateway_rules
 from retrier.policy.delays import PRESETS, Exponential, Fixed, Spread
 from retrier.policy.facts import Facts, facts_of
@@ -22,6 +25,7 @@ from retrier.policy.policy_set import (
     Rule,
     Unmatched,
     hash_definition,
+    show_time,
 )
 from tests.support.project import ROOT
 
@@ -58,6 +62,69 @@ def test_a_failure_is_retried_after_its_delay() -> None:
         ),
         policy=f"payments@{policies.hash[:8]}",
     )
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_judgement_says_the_reason_and_the_rule_of_the_stream(failures: int) -> None:
+    policies = set_of(make_rule(stream=StreamRule.STRICT))
+
+    found = policies.judge(TIMED_OUT, failures=failures, now=NOW, dice=lambda: 0.5)
+
+    assert (found.reason, found.stream) == ("timeout_exceeded", StreamRule.STRICT)
+
+
+def test_more_crashes_than_the_set_allows_make_a_message_poison() -> None:
+    facts = replace(TIMED_OUT, crashes=2)
+
+    assert set_of(crashes=1).find(facts)[0] == "poison_message"
+    assert set_of(crashes=2).find(facts)[0] == "timeout_exceeded"
+
+
+def test_a_rule_may_ask_for_the_reason() -> None:
+    decision = decide(set_of(make_rule(match=Match(reason=("timeout_*",)))))
+
+    assert isinstance(decision, RetryAt)
+
+
+def test_a_reason_that_is_not_among_those_never_retried_is_retried() -> None:
+    assert isinstance(decide(set_of(make_rule(never=("busy",)))), RetryAt)
+
+
+def test_two_attempts_are_two_failures() -> None:
+    decision = decide(set_of(make_rule(attempts=2)), failures=2)
+
+    assert decision.why == "failed 2 times; rule payments gives up after 2 failures"
+
+
+def test_what_was_decided_before_changes_no_decision() -> None:
+    rules = (
+        make_rule("orders", match=Match(queue=("orders",))),
+        make_rule(
+            "bills", match=Match(queue=("bills",)), backoff=Fixed(first=timedelta(minutes=1))
+        ),
+    )
+    used = set_of(*rules)
+    cases = list(product((1, 2), (TIMED_OUT, Facts(queue="bills"), Facts(queue="else"))))
+
+    fresh = [decide(set_of(*rules), failures, facts) for failures, facts in cases]
+
+    assert [decide(used, failures, facts) for failures, facts in cases * 2] == fresh * 2
+
+
+def test_what_equal_decisions_have_in_common_is_made_once() -> None:
+    policies, nothing = set_of(make_rule()), set_of()
+
+    retries = [decide(policies), decide(policies)]
+    waits = [decide(nothing), decide(nothing)]
+
+    assert retries[0].policy is retries[1].policy
+    assert waits[0] is waits[1]
+
+
+def test_times_are_shown_in_utc() -> None:
+    there = NOW.astimezone(timezone(timedelta(hours=2)))
+
+    assert show_time(there) == show_time(NOW) == "2026-11-23 06:45:41.000 UTC"
 
 
 def test_the_dice_are_used_for_jitter() -> None:
@@ -284,6 +351,17 @@ def test_the_facts_are_those_of_the_headers() -> None:
     )
 
     assert facts_of(details) == replace(TIMED_OUT, failure_reason="late")
+
+
+def test_a_set_is_configured_if_it_has_a_definition() -> None:
+    assert set_of().configured is True
+    assert PolicySet().configured is False
+
+
+def test_a_set_names_the_breakers_of_the_rules_that_have_one() -> None:
+    terms = BreakerTerms(least=3)
+
+    assert set_of(make_rule("a", breaker=terms), make_rule("b")).breakers == {"a": terms}
 
 
 def test_the_set_names_the_queue_of_its_notices() -> None:
