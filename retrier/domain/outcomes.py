@@ -46,13 +46,17 @@ def outcomes_to_show(counts: Mapping[RetryOutcome, int]) -> Mapping[RetryOutcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeCounts:
-    """Of the retries that an operation sent, how many have which outcome."""
+    """Of the retries that an operation sent, how many have which outcome.
+
+    `unknown` had ended, and their messages were deleted, before outcomes were counted.
+    """
 
     confirmed: int = 0
     came_back: int = 0
     presumed: int = 0
     resolved: int = 0
     released: int = 0
+    unknown: int = 0
 
     @property
     def by_outcome(self) -> Mapping[RetryOutcome, int]:
@@ -66,4 +70,4 @@ class OutcomeCounts:
     @property
     def total(self) -> int:
         """How many have an outcome."""
-        return sum(self.by_outcome.values())
+        return sum(self.by_outcome.values()) + self.unknown

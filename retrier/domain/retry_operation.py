@@ -260,7 +260,7 @@ class RetryOperation:
 
     @property
     def outcomes_shown(self) -> Mapping[RetryOutcome, int]:
-        """What people are shown of what became of its retries; their sum is `forwarded`."""
+        """What people are shown of what became of its retries; the sum is `forwarded`, if all are known."""
         counts = {**self.outcomes.by_outcome, RetryOutcome.WAITING: self.waiting}
         return outcomes_to_show(counts)
 

@@ -264,6 +264,7 @@ def whole_operations() -> Select[Any]:
             canaries.most_back.label("canary_most_back"),
             canaries.state.label("canary_state"),
             *(outcomes[name] for name in OUTCOME_COLUMNS),
+            outcomes.unknown,
         )
         .join_from(
             retry_operations,
@@ -285,7 +286,9 @@ def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
         state=RetryOperationState(row["state"]),
         canary=_canary(row),
         drop_headers=tuple(row["drop_headers"] or ()),
-        outcomes=OutcomeCounts(**{name: row[name] for name in OUTCOME_COLUMNS}),
+        outcomes=OutcomeCounts(
+            **{name: row[name] for name in OUTCOME_COLUMNS}, unknown=row["unknown"]
+        ),
     )
 
 

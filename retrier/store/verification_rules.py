@@ -215,7 +215,7 @@ def _outcomes_do_not_add_up() -> Select[str]:
         .subquery()
     )
     of_operation = outcomes.operation_id == operations.operation_id
-    have_one = sum((outcomes[name] for name in OUTCOME_COLUMNS), literal(0))
+    have_one = sum((outcomes[name] for name in (*OUTCOME_COLUMNS, "unknown")), literal(0))
     counted = func.coalesce(have_one, 0) + func.coalesce(waiting.c.number, 0)
     return (
         select(operations.operation_id)

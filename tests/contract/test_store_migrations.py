@@ -9,12 +9,15 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
 
+from retrier.domain.outcomes import OutcomeCounts
 from retrier.errors import ConfigurationError, DatabaseUnavailable
 from retrier.store.engine.database import Database
+from retrier.store.operation_lists import find_operation
 from retrier.store.schema import VIEWS, metadata
 from retrier.store.upgrade import find_revision, upgrade_schema
+from retrier.store.verification import verify_store
 from tests.contract.conftest import OpenNew
-from tests.contract.store_retries import STAGED, bring_to
+from tests.contract.store_retries import SENT, STAGED, Retry, bring_to
 from tests.contract.store_rows import everything_but, message, record, select_rows
 from tests.contract.store_shape import (
     all_rows,
@@ -23,6 +26,8 @@ from tests.contract.store_shape import (
     sequences_of,
     shape_of,
 )
+from tests.contract.test_store_ended_retries import ENDS
+from tests.contract.test_store_operation_outcomes import OF_END
 from tests.support.bench import Bench
 from tests.support.databases import open_database, open_upgraded, temporary_postgres
 from tests.support.factories import failure
@@ -188,6 +193,54 @@ def test_a_database_of_a_newer_version_is_refused_with_words(new: Database) -> N
 
     with pytest.raises(DatabaseUnavailable, match="9999"):
         upgrade_schema(new)
+
+
+def outcomes_after_2002(retry: Retry, *, deleted: bool = False) -> OutcomeCounts:
+    """Take 2002 back, with or without what is kept of ended retries, and upgrade again."""
+    db = retry.bench.db
+    with db.engine.begin() as conn:
+        conn.execute(text("DROP TABLE retry_operation_outcomes"))
+        conn.execute(text("DROP INDEX ix_ended_retries_operation"))
+        if deleted:
+            conn.execute(text("DELETE FROM ended_retries"))
+    set_revision(db, "2001")
+    upgrade_schema(db)
+    found = find_operation(db, retry.operation["operation_id"])
+    assert found is not None
+    return found.operation.outcomes
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_became_of_retries_is_counted_from_what_is_kept(new: Database, end: str) -> None:
+    upgrade_schema(new)
+    retry = bring_to(Bench(new), SENT)
+    ENDS[end](retry)
+
+    assert outcomes_after_2002(retry) == OF_END[end]
+
+
+def test_what_came_back_late_is_counted_as_that(new: Database) -> None:
+    upgrade_schema(new)
+    retry = bring_to(Bench(new), SENT)
+    ENDS["presumed"](retry)
+    retry.fail(retry_id=retry.retry_id)
+
+    assert outcomes_after_2002(retry) == OutcomeCounts(came_back=1)
+
+
+def test_what_became_of_retries_whose_messages_are_deleted_is_unknown(new: Database) -> None:
+    upgrade_schema(new)
+    retry = bring_to(Bench(new), SENT)
+    retry.confirm()
+
+    assert outcomes_after_2002(retry, deleted=True) == OutcomeCounts(unknown=1)
+    assert [rule.rule for rule in verify_store(new).rules if rule.broken] == []
+
+
+def test_what_waits_is_not_counted_as_ended(new: Database) -> None:
+    upgrade_schema(new)
+
+    assert outcomes_after_2002(bring_to(Bench(new), SENT)) == OutcomeCounts()
 
 
 @pytest.mark.postgres

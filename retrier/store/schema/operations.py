@@ -139,6 +139,8 @@ retry_operation_outcomes = Table(
     # A table of its own: ingestion counts here while the processor counts in the operation's row,
     # and neither waits for the other.
     *(Column(name, Number, nullable=False, server_default=text("0")) for name in OUTCOME_COLUMNS),
+    # Retries that had ended, and whose messages were deleted, before outcomes were counted here.
+    Column("unknown", Number, nullable=False, server_default=text("0")),
     *(CheckConstraint(f"{name} >= 0", name=f"counts_{name}") for name in OUTCOME_COLUMNS),
 )
 """How many of an operation's retries ended in which way; kept when the messages are deleted."""

@@ -1,7 +1,7 @@
 """How many retries of an operation ended in which way, and an index to find them.
 
-What ended before is counted from what is kept of it: the retries of messages that are deleted by
-now are missing in the counts.
+What ended before is counted from what is kept of it. What became of retries whose messages are
+deleted by now, nobody knows: they are counted as that.
 """
 
 import sqlalchemy as sa
@@ -40,6 +40,18 @@ LEFT JOIN (
 GROUP BY operation.operation_id
 """
 
+# All that was sent has a claim that waits, or has ended.
+REST = """
+UPDATE retry_operation_outcomes SET unknown = (
+    SELECT operation.forwarded FROM retry_operations AS operation
+    WHERE operation.operation_id = retry_operation_outcomes.operation_id
+) - confirmed - came_back - presumed - resolved - released - (
+    SELECT count(*) FROM failed_message_retries AS claim
+    WHERE claim.operation_id = retry_operation_outcomes.operation_id
+      AND claim.forwarded_at IS NOT NULL
+)
+"""
+
 
 def upgrade() -> None:
     """Make the table with a row for each operation, and the index."""
@@ -47,6 +59,7 @@ def upgrade() -> None:
         "retry_operation_outcomes",
         sa.Column("operation_id", Id, nullable=False),
         *(sa.Column(name, Number, nullable=False, server_default=sa.text("0")) for name in COUNTED),
+        sa.Column("unknown", Number, nullable=False, server_default=sa.text("0")),
         *(
             sa.CheckConstraint(
                 f"{name} >= 0", name=op.f(f"ck_retry_operation_outcomes_counts_{name}")
@@ -65,3 +78,4 @@ def upgrade() -> None:
         "ix_ended_retries_operation", "ended_retries", ["operation_id", "outcome", "number"]
     )
     op.execute(COUNT)
+    op.execute(REST)
