@@ -157,7 +157,7 @@ def test_without_an_error_queue_failures_wait_for_it(
     shop.wait_for("failure_not_published shop.reserve")
 
     # Then the log says where they are not, and all that is needed to rebuild what nobody keeps
-    reason = f"NotTaken: there is no queue {error_queue}"
+    reason = f"PublishRefused: there is no queue {error_queue}"
     assert f"({late}) is not there yet" in shop.logged
     assert reason in shop.logged
     said = (

@@ -87,7 +87,7 @@ def test_a_group_is_looked_at_and_retried(site: Site) -> None:
 
         # Then all of it is forwarded, and everything adds up
         assert watched.stdout == (
-            f"{FAILED} of {FAILED} messages sent back; {FAILED} wait for their outcome\n"
+            f"{FAILED} of {FAILED} messages sent back; {FAILED} without outcome yet\n"
         )
         assert watched.returncode == 0
         assert len(site.shop.take(site.shop.orders, FAILED)) == FAILED

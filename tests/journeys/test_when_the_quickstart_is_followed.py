@@ -18,8 +18,8 @@ pytestmark = pytest.mark.journey
 
 PAGE = (ROOT / "docs" / "quickstart.md").read_text()
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
-WAITING = re.compile(r"; (\d+|none) waits? for (its|their) outcome")
-"""How many wait differs: the worker may be as quick as the command."""
+OUTCOMES = re.compile(r"(?<=sent back; )[^\n]*")
+"""What became of them by then differs: the worker may be as quick as the command."""
 OPERATION = re.compile(r"^[0-9a-f.]{8}(?=  completed)", re.MULTILINE)
 SHELL_DEADLINE = 60
 
@@ -75,7 +75,7 @@ class Demo:
     def normalise(self, text: str) -> str:
         """Leave out what differs from run to run."""
         text = text.replace(self.folder, "FOLDER").replace(str(self.port), "33333")
-        text = WAITING.sub("; N wait for their outcome", TIME.sub("TIME", text))
+        text = OUTCOMES.sub("OUTCOMES", TIME.sub("TIME", text))
         return OPERATION.sub("........", text).strip()
 
 

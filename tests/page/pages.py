@@ -73,7 +73,6 @@ PAGES: Mapping[str, Path] = {
     "operations": lambda _http: "/operations",
     "operation": _operation,
     "operation-cancel": lambda http: _operation(http, "/cancel"),
-    "operation-outcomes": lambda http: _operation(http, "/outcomes"),
     "archive-operations": lambda _http: "/archive_operations",
     "archive-operation": _archive_operation,
     "history": lambda _http: "/history",

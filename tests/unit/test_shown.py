@@ -92,7 +92,11 @@ def test_headers_that_do_not_say_where_it_failed_still_tell_the_rest():
 def test_without_a_reading_the_headers_are_shown_alone(dialect, otherwise):
     found = shown({"Shop.Tenant": "north"}, dialect, otherwise, content_type="text/plain")
 
-    assert found == Shown(headers={"Shop.Tenant": "north"}, content_type="text/plain")
+    assert found == Shown(
+        headers={"Shop.Tenant": "north"},
+        properties={"content_type": "text/plain"},
+        content_type="text/plain",
+    )
 
 
 @pytest.mark.parametrize(

@@ -264,7 +264,7 @@ REASONS: list[tuple[Callable[[CommandLine], Waiting], str]] = [
     (copied, "t may be a copy of"),
     (in_turn, "t is due, and goes when its turn comes"),
     (for_later, "t was asked for not before"),
-    (canary, "ts first 1 messages are sent"),
+    (canary, "ts first 1 message went out, and may come back until"),
     (bulk_rate, "ts rate is 1 messages a second"),
     (bulk_in_stream, "eld behind"),
     (bulk_by_breaker, "`orders` is held by"),

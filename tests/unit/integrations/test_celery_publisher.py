@@ -154,7 +154,7 @@ def test_after_a_missing_queue_the_next_is_published():
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (PublishRefused("there is no queue error"), "NotTaken: there is no queue error"),
+        (PublishRefused("there is no queue error"), "PublishRefused: there is no queue error"),
         (ConnectionRefusedError("refused"), "ConnectionRefusedError: refused"),
         (ValueError("a secret"), "ValueError"),
     ],
