@@ -1,6 +1,6 @@
 """One failed message with everything known of it, and the mark by which it is seen to change."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -217,15 +217,28 @@ def find_beginning(tx: Transaction, unique_message_id: str, most: int) -> bytes:
     """
     if not is_guid(unique_message_id):
         return b""
+    key = canonical(unique_message_id)
+    return _read_beginnings(tx, [key], most).get(key, b"")
+
+
+@reading
+def find_beginnings(
+    tx: Transaction, unique_message_ids: Sequence[str], most: int
+) -> Mapping[str, bytes]:
+    """Return the same of messages that lists show, by their ids. Raises DatabaseUnavailable."""
+    return _read_beginnings(tx, unique_message_ids, most)
+
+
+def _read_beginnings(tx: Transaction, keys: Sequence[str], most: int) -> Mapping[str, bytes]:
     whole = func.coalesce(attempts.body, holders.c.body)
     query = (
-        select(func.substr(whole, 1, most, type_=LargeBinary))
+        select(messages.unique_message_id, func.substr(whole, 1, most, type_=LargeBinary))
         .join_from(failed_messages, processing_attempts, attempts.attempt_id == messages.attempt_id)
         .outerjoin(holders, holders.c.attempt_id == attempts.same_body_as)
-        .where(messages.unique_message_id == canonical(unique_message_id))
+        .where(tx.sql.member(messages.unique_message_id, keys))
         .execution_options(**{IN_BINARY: True})
     )
-    return bytes(tx.execute(query).scalar_one_or_none() or b"")
+    return {key: bytes(body or b"") for key, body in tx.execute(query)}
 
 
 _DIGITS = 16

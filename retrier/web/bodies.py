@@ -73,6 +73,18 @@ class ShownBody:
         return self.shown < self.size
 
 
+LOOKED_AT = 256
+"""Bytes of a body that are read for its excerpt."""
+_EXCERPT = 60
+
+
+def excerpt(beginning: bytes) -> str:
+    """Return the beginning of a body in one line of 60 characters; empty if it is no text."""
+    text = _read_text(beginning, whole=False) or ""
+    line = " ".join(text.removeprefix("\ufeff").split())
+    return line if len(line) <= _EXCERPT else f"{line[:_EXCERPT]}…"
+
+
 def packed_as(properties: Mapping[str, object]) -> str:
     """Return the encoding that the properties of a message name: `gzip`, or empty for none."""
     return str(properties.get("content_encoding") or "").strip().lower()

@@ -16,10 +16,12 @@ from retrier.domain.selection import Selection
 from retrier.http.filters import FilterQuery
 from retrier.store.archive_lists import plan_act
 from retrier.store.comments import find_comments
+from retrier.store.message_details import find_beginnings
 from retrier.store.message_lists import ListedMessage, Order, PageRequest, Sort, list_messages
 from retrier.store.pending import time_before
 from retrier.store.selections import last_number
 from retrier.store.wait_reasons import why_listed_wait
+from retrier.web.bodies import LOOKED_AT, excerpt
 from retrier.web.filters import (
     ANY_STATUS,
     Selected,
@@ -158,6 +160,8 @@ def get_messages(
         path="/messages",
         values=query.values | _values(order),
     )
+    shown = [each.unique_message_id for each in found.items]
+    beginnings = find_beginnings(parts.db, shown, LOOKED_AT)
     title, group_id = group_title(parts, query.group), canonical(query.group)
     comments = {} if title is None else find_comments(parts.db, [group_id])
     return show(
@@ -171,6 +175,7 @@ def get_messages(
         shown_status=status_of(selection),
         since=since,
         waits=why_listed_wait(parts.db, found.items),
+        excerpts={key: excerpt(body) for key, body in beginnings.items()},
         may_select_all=select_all(query) is not None,
         acts=acts_on(selection),
         group_id=group_id,

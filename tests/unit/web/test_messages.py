@@ -434,3 +434,17 @@ def test_a_hostile_filter_is_shown_and_not_run(web: Web) -> None:
 def test_an_empty_list_says_what_to_do(web: Web) -> None:
     assert "Take a condition away" in web.get("/messages", queue="nowhere")
     assert "No message is unresolved." in web.get("/messages")
+
+
+def test_rows_that_failed_alike_can_be_told_apart(web: Web) -> None:
+    web.api.receive(
+        failure(message_id="order-1", body=b'{"order": 4711,\n "lines": [' + b"1, " * 50 + b"1]}"),
+        failure(message_id="order-2", body=b"\x00\x01\x02\x03"),
+    )
+
+    html = web.get("/messages")
+
+    assert "order-1</bdi>" in html
+    assert "order-2</bdi>" in html
+    assert "{&#34;order&#34;: 4711, &#34;lines&#34;: [1, 1, 1, 1, 1, 1, 1," in html
+    assert "…</bdi>" in html
