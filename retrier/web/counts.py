@@ -242,6 +242,20 @@ class Snapshot:
         return self.streams.held
 
     @property
+    def waiting(self) -> Mapping[str, int]:
+        """The counts of the bar, by their keys."""
+        messages = {
+            "nav/pending": self.others.pending,
+            "nav/imports": self.others.imports,
+            "nav/streams": self.held.messages,
+        }
+        return {
+            "nav/waiting": sum(messages.values()),
+            "nav/breakers": len(self.breakers.waiting),
+            **messages,
+        }
+
+    @property
     def unresolved(self) -> int:
         """How many messages are unresolved."""
         return sum(each.count for each in self.causes.values())

@@ -187,7 +187,7 @@ def get_history(request: Request, parts: Parts) -> Response:
     return show(
         request,
         "history.html",
-        current="/operations",
+        current="/history",
         unseen=found.unacknowledged,
         last=found.historic,
         retry_types=RETRY_TYPES,

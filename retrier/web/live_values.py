@@ -30,6 +30,7 @@ def live_values(found: Snapshot, trouble: Trouble | None) -> dict[str, str]:
         "failures": str(found.up_to),
         "events": str(found.last_event),
         "imports": str(found.others.imports),
+        **{key: number(count) for key, count in found.waiting.items()},
         **dict(_of_tiles(found)),
         **dict(_of_groups(found)),
         **dict(_of_operations(found)),

@@ -25,7 +25,7 @@ from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
 from retrier.web import wording
 from retrier.web.forms import NAME_COOKIE, SentForm, local, name_of, new_key
-from retrier.web.parts import NAVIGATION, NavigationLink, PageParts
+from retrier.web.parts import MENUS, NAVIGATION, NavigationLink, NavigationMenu, PageParts
 from retrier.web.wording import number, plural
 
 
@@ -269,12 +269,14 @@ class Frame:
 
     `path` is the whole address of the page, without what was just done. `now` is the database's
     time, as far as known. `key` is for the one form of a page that acts; a page with several makes
-    more by `new_key`. `strays` are the conditions of the address that nobody reads.
+    more by `new_key`. `waiting` are the counts of the bar by their keys. `strays` are the conditions of the address that nobody reads.
     """
 
     path: str
     current: str
     navigation: tuple[NavigationLink, ...]
+    menus: tuple[NavigationMenu, ...]
+    waiting: Mapping[str, int]
     instance: str
     version: str
     live: str
@@ -306,11 +308,13 @@ def show(
 def _make_frame(request: Request, current: str) -> Frame:
     parts: PageParts = request.app.state.parts
     parts.counts.note_reader()
-    done = request.query_params.get("done", "")
+    done, last = request.query_params.get("done", ""), parts.counts.last
     return Frame(
         path=_own_address(request),
         current=current,
         navigation=(*NAVIGATION, *(each.link for each in parts.additions)),
+        menus=MENUS,
+        waiting={} if last is None else last.waiting,
         instance=parts.instance,
         version=parts.version,
         live=getattr(request.state, "live", live_version(parts)),

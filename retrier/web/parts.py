@@ -14,10 +14,20 @@ from retrier.web.live_page import LivePage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NavigationLink:
-    """One page of the bar."""
+    """One page of the bar; `live` is the key of the count that stands beside it."""
 
     path: str
     name: str
+    live: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NavigationMenu:
+    """Pages of the bar under one name."""
+
+    name: str
+    links: tuple[NavigationLink, ...]
+    live: str = ""
 
 
 NAVIGATION = (
@@ -25,16 +35,36 @@ NAVIGATION = (
     NavigationLink(path="/groups", name="Groups"),
     NavigationLink(path="/messages", name="Messages"),
     NavigationLink(path="/operations", name="Operations"),
-    NavigationLink(path="/pending", name="Pending"),
-    NavigationLink(path="/archived", name="Archived"),
-    NavigationLink(path="/imports", name="Imports"),
-    NavigationLink(path="/redirects", name="Redirects"),
-    NavigationLink(path="/breakers", name="Breakers"),
-    NavigationLink(path="/streams", name="Streams"),
-    NavigationLink(path="/policies", name="Policies"),
-    NavigationLink(path="/events", name="Events"),
-    NavigationLink(path="/processor", name="Processor"),
 )
+MENUS = (
+    NavigationMenu(
+        name="Waiting",
+        live="nav/waiting",
+        links=(
+            NavigationLink(path="/pending", name="Pending", live="nav/pending"),
+            NavigationLink(path="/imports", name="Imports", live="nav/imports"),
+            NavigationLink(path="/breakers", name="Breakers", live="nav/breakers"),
+            NavigationLink(path="/streams", name="Streams", live="nav/streams"),
+        ),
+    ),
+    NavigationMenu(
+        name="Past",
+        links=(
+            NavigationLink(path="/archived", name="Archived"),
+            NavigationLink(path="/history", name="History"),
+            NavigationLink(path="/events", name="Events"),
+        ),
+    ),
+    NavigationMenu(
+        name="Service",
+        links=(
+            NavigationLink(path="/redirects", name="Redirects"),
+            NavigationLink(path="/policies", name="Policies"),
+            NavigationLink(path="/processor", name="Processor"),
+        ),
+    ),
+)
+"""What waits, for a person or for something else; what happened; what is set, and how it goes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

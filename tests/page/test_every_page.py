@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Response
 
 from retrier.web.application import WORKING
-from retrier.web.parts import NAVIGATION
+from retrier.web.parts import MENUS, NAVIGATION
 from tests.page.browser import Screen
 from tests.page.conftest import OpenScreen, Running, opening
 from tests.page.pages import PAGES
@@ -104,7 +104,8 @@ def test_an_unknown_address_is_told_in_words(looked_at: Running, open_look: Open
 
 
 def test_every_place_of_the_bar_is_there(looked_at: Running) -> None:
-    answers = {place.path: looked_at.http.get(place.path).status_code for place in NAVIGATION}
+    places = (*NAVIGATION, *(place for menu in MENUS for place in menu.links))
+    answers = {place.path: looked_at.http.get(place.path).status_code for place in places}
 
     assert set(answers.values()) == {200}
 

@@ -66,7 +66,7 @@ def test_conditions_are_written_in_the_readers_time(
 ) -> None:
     there = looked_at.unresolved(looked_at.site.shop.orders)
     page = open_look().open("/messages")
-    page.locator("summary").first.click()
+    page.locator("details.more summary").click()
 
     page.get_by_label("Failed from (your time)").fill("2020-01-01T09:00:00")
     page.get_by_role("textbox", name="Queue", exact=True).fill(looked_at.site.shop.orders)

@@ -159,6 +159,8 @@
   };
   const isTyping = (element) => element.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
   document.addEventListener("keydown", (event) => {
+    const menu = event.key === "Escape" && event.target.closest("details.menu[open]");
+    if (menu) { menu.open = false; one("summary", menu).focus(); return; }
     if (event.ctrlKey || event.metaKey || event.altKey || one("dialog[open]")) return;
     if (isTyping(event.target)) { if (event.key === "Escape") event.target.blur(); return; }
     const act = keys[event.key];
@@ -210,6 +212,7 @@
   document.addEventListener("htmx:load", (event) => { tellAll(event.detail.elt); tellNews(); tellPicked(); });
   document.addEventListener("htmx:sendError", () => away(true));
   document.addEventListener("click", (event) => {
+    find("details.menu[open]").forEach((each) => { if (!each.contains(event.target)) each.open = false; });
     const cancel = event.target.closest("[data-cancel]");
     if (cancel && sheet.open && sheet.contains(cancel)) { event.preventDefault(); sheet.close(); }
     const note = event.target.closest("[data-close]");
