@@ -561,10 +561,8 @@ def _find_late(
     """
     late = set()
     for each in stored:
-        known, retry_id = (
-            before.stored.get(each.attempt.unique_message_id),
-            each.attempt.failure.retry_id,
-        )
+        known = before.stored.get(each.attempt.unique_message_id)
+        retry_id = each.attempt.failure.retry_id
         if known is None or known.number is None or retry_id is None:
             continue
         if retry_id in known.issued and retry_id not in known.outcomes:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.transport.rabbitmq.signs_of_life import SignsOfLife
+from retrier.transport.rabbitmq.library import SignsOfLife
 from tests.support.frozen_clock import FrozenClock
 
 HEARTBEAT = 5.0

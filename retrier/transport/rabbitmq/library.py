@@ -16,6 +16,7 @@ import ssl
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from select import POLLIN, POLLOUT, poll
 from time import monotonic
 
@@ -29,7 +30,6 @@ from kombu.transport import pyamqp
 from retrier.domain.wire import Outgoing
 from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.transport.rabbitmq.address import Address
-from retrier.transport.rabbitmq.signs_of_life import SignsOfLife
 from retrier.transport.transports import Tls
 
 ANSWER_TIMEOUT = 10.0
@@ -69,6 +69,41 @@ class Silence:
         """For how long the answer has been due while the broker was heard; 0 if it is not heard."""
         now = self._clock()
         return now - self._since if now - self._heard <= self._heartbeat else 0.0
+
+
+KEPT = 1.9
+"""Heartbeats without a sign of life for which a connection is surely kept: RabbitMQ waits for two."""
+
+
+class SignsOfLife:
+    """What the broker has surely heard of us, and when.
+
+    What it sent proves nothing: that may have lain in the socket while this process was frozen,
+    many batches of it, ahead of the news that the connection was closed. What we send counts if it
+    was sent while the connection was surely kept. After a gap only an answer does. So wherever a
+    process is frozen, it finds the gap in what it sends next, or is not sure right away, and takes
+    nothing for its own from then on.
+    """
+
+    def __init__(self, heartbeat: float, clock: Callable[[], float] = monotonic) -> None:
+        """`heartbeat` is in seconds, 0 if there is none; `clock` returns seconds."""
+        self._longest = KEPT * heartbeat or inf
+        self._clock = clock
+        self._last = clock()
+
+    def sent(self, began: float) -> None:
+        """Note that something was sent since `began`. Call it after that: the sending may last."""
+        if self.suffice:
+            self._last = began
+
+    def answered(self, asked: float) -> None:
+        """Note an answer: who answers had not given us up when it was asked."""
+        self._last = max(self._last, asked)
+
+    @property
+    def suffice(self) -> bool:
+        """Whether the broker surely keeps the connection, as far as our silence can end it."""
+        return self._clock() - self._last <= self._longest
 
 
 Frame = tuple[int, int, bytes]
