@@ -29,7 +29,7 @@ from retrier.domain.failed_message import Cause, Disposition, FailedMessageStatu
 from retrier.domain.failure_texts import fold
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, bounds_of
 from retrier.domain.text import IdRange
 from retrier.store import operation_lists
 from retrier.store.archive_lists import OPEN, archive_from_row
@@ -395,8 +395,9 @@ def _list_archives(tx: Transaction, *more: Condition) -> Sequence[tuple[str, Arc
 
 
 def _is_whole(each: ArchiveOperation, group: str) -> bool:
-    """Say whether it was asked for by the group and nothing else."""
-    return is_guid(group) and parts_to_store(each.selection) == {"group": group}
+    """Say whether it was asked for by the group and nothing else; bounds are those of a preview."""
+    whole = {"group": group, **bounds_of(each.selection)}
+    return is_guid(group) and parts_to_store(each.selection) == whole
 
 
 def _is_shown(tx: Transaction) -> Condition:

@@ -21,13 +21,13 @@ from retrier.store.engine.database import Database
 from retrier.store.groups import GroupCount, add_archives, add_retries, find_title, list_hosts
 from retrier.store.wait_reasons import why_groups_wait
 from retrier.web.counts import CountLine, Snapshot
-from retrier.web.filters import group_title
+from retrier.web.filters import Selected, group_title
 from retrier.web.forms import SentForm, local
 from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import show_preview
+from retrier.web.previews import ask_before, show_preview
 from retrier.web.wording import number, plural, sentence
 
 SLUGS: Mapping[str, str] = dict(
@@ -79,9 +79,28 @@ class GroupRow:
         return self.operation is not None and not self.operation.is_over
 
     @property
+    def is_all_taken(self) -> bool:
+        """Whether its retry that is not over takes all of it, so that nothing is left to act on.
+
+        What has failed since it was asked for, and what is behind its limit, is not taken by it.
+        """
+        taken = self.operation
+        if taken is None or taken.is_over or not self.count:
+            return False
+        is_partial = taken.limit is not None or (
+            self.last is not None and self.last > taken.created_at
+        )
+        return not is_partial or self.count - self.dead <= taken.total - taken.done
+
+    @property
     def may_be_retried(self) -> bool:
-        """Whether it has a message that a retry would take."""
-        return self.count > self.dead and not self.is_retried
+        """Whether it has a message that another retry would take."""
+        return self.count > self.dead and not self.is_all_taken
+
+    @property
+    def may_be_archived(self) -> bool:
+        """Whether it has a message that an archive would take."""
+        return self.count > 0 and not self.is_all_taken
 
 
 def group_prefix(classifier: str) -> str:
@@ -277,11 +296,24 @@ def retry(group_id: str, parts: Parts, form: SentForm) -> Response:
     return see_other(form.next(f"retry:{made.operation_id}", "/groups"))
 
 
+@router.get("/{group_id}/archive", dependencies=[IN_FULL])
+def ask_before_archive(
+    request: Request, group_id: str, parts: Parts, back: str = "/groups"
+) -> Response:
+    """Show what an archive of the group would set aside, and the form that asks for it."""
+    chosen = Selected(selection=Selection(group=group_id), words=_title(parts, group_id), fields={})
+    question = ask_before(
+        parts, Act.ARCHIVE, chosen, local(back, "/groups"), f"/groups/{group_id}/archive"
+    )
+    return show(request, "question.html", current="/groups", question=question)
+
+
 @router.post("/{group_id}/archive")
 def archive(group_id: str, parts: Parts, form: SentForm) -> Response:
-    """Archive the unresolved messages of the group."""
+    """Archive what the question counted of the group."""
     title = _title(parts, group_id)
-    request = form.archive(Act.ARCHIVE, Selection(group=group_id), f"archive of group {title}")
+    counted = form.counted(Act.ARCHIVE, Selection(group=group_id))
+    request = form.archive(Act.ARCHIVE, counted, f"archive of group {title}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", "/groups"))
 

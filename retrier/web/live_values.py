@@ -123,6 +123,7 @@ def _of_operation(line: OperationLine) -> Iterator[tuple[str, str]]:
     yield f"{key}/total", str(line.total)
     yield f"{key}/state", line.state
     yield f"{key}/text", line.text
+    yield f"{key}/paused", "1" if line.is_paused else ""
 
 
 router = APIRouter(prefix="/events")

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from html import unescape
 
 from retrier.domain.failed_message import FailedMessageStatus
 from tests.support.bench import Bench
@@ -51,7 +52,7 @@ def test_it_shows_each_group_with_its_count_cause_and_queue(web: Web) -> None:
 
     assert "Shop.OutOfStock: Shop.Stock.Take(String item)" in html
     assert "nothing left" in html
-    assert "queue <b>orders</b>" in html
+    assert 'queue <a href="/messages?queue=orders"><bdi>orders</bdi></a>' in html
     assert re.search(r'data-live="group/0/[^"]+/count">2<', html)
 
 
@@ -72,6 +73,24 @@ def test_it_counts_queues(web: Web) -> None:
 
     assert 'data-live="queue/stock/count">2<' in html
     assert 'data-live="queue/orders/count">1<' in html
+
+
+def test_a_queue_leads_to_its_messages_and_offers_their_retry(web: Web) -> None:
+    web.api.receive(failure(queue="orders"), failure(queue="stock"), failure(queue="stock"))
+
+    html = web.get("/")
+
+    assert '<td class="cause" data-label="Queue"><a href="/messages?queue=stock">' in html
+    (retry,) = re.findall(r'href="(/messages/selected[^"]*queue=stock[^"]*)"', html)
+    assert "Retry 2 messages?" in web.get(unescape(retry))
+
+
+def test_what_is_being_retried_leads_to_its_operation(web: Web) -> None:
+    web.api.receive(failure())
+    web.post("/retry", web.form("/retry", "/retry"))
+    (asked,) = web.api.get("operations")
+
+    assert f'<a class="cause" href="/operations/{asked["id"]}">' in web.get("/")
 
 
 def test_what_is_archived_is_not_counted_as_unresolved(web: Web) -> None:
