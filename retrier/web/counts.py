@@ -179,6 +179,7 @@ class CountLine:
     """The unresolved messages of a group or a queue, with a sample of what their exceptions say.
 
     `key` is the id of the group, or the name of the queue. `queues` begins with the fullest one.
+    `first_seen` is when it was first heard of, also by messages that are dealt with since.
     """
 
     key: str
@@ -190,6 +191,7 @@ class CountLine:
     last: datetime
     queues: tuple[str, ...]
     sample: str | None
+    first_seen: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,13 +329,16 @@ def _newest_first(lines: Iterable[CountLine]) -> Sequence[CountLine]:
 def _line(key: str, title: str, members: Members) -> CountLine:
     fullest = sorted(members, key=lambda each: -each[0].count)
     counts = [counted for counted, _ in members]
+    first = min(each.first for each in counts)
+    recorded = (facts.recorded.get(key, first) for _, facts in members)
     return CountLine(
         key=key,
         title=title,
         count=sum(each.count for each in counts),
         dead=sum(each.dead for each in counts),
         scheduled=sum(each.scheduled for each in counts),
-        first=min(each.first for each in counts),
+        first=first,
+        first_seen=min(first, *recorded),
         last=max(each.last for each in counts),
         queues=tuple(dict.fromkeys(facts.queue for _, facts in fullest)),
         sample=_sample(fullest[0][1]),

@@ -12,6 +12,7 @@ from retrier.domain.processor_work import WaitingFor, find_work
 from retrier.domain.wait_reasons import estimate_end
 from retrier.web.counts import Minute, Snapshot, Trouble
 from retrier.web.groups import group_prefix, list_rows
+from retrier.web.needs import needs
 from retrier.web.operation_lines import operation_line
 from retrier.web.page import show
 from retrier.web.parts import Parts
@@ -208,30 +209,16 @@ def _words(title: str, slots: Sequence[Minute]) -> str:
 
 MOST_GROUPS = 10
 MOST_QUEUES = 10
-MOST_BREAKERS = 3
 
 
 def _notes(found: Snapshot, trouble: Trouble | None) -> Iterator[tuple[str, ...]]:
-    """Yield what a person should know: its text, its tone, and where more is shown, by name."""
+    """Yield what is wrong with the service itself: its text, and its tone."""
     if trouble is not None:
         yield f"The counts are old. {sentence(trouble.reason)}", "bad"
     is_held = found.work.processor is not None and found.work.processor.is_held
     work = find_work(found.work.queue, is_held=is_held)
     if work.waits_for in (WaitingFor.PROCESSOR, WaitingFor.BROKER) and work.why is not None:
         yield f"Retries wait: {sentence(work.why)}", "bad"
-    # A breaker each, and all streams together.
-    waiting = found.breakers.waiting
-    for why in list(waiting.values())[:MOST_BREAKERS]:
-        yield sentence(why), "wait", "/breakers", "Breakers"
-    if len(waiting) > MOST_BREAKERS:
-        more = plural(len(waiting) - MOST_BREAKERS, "more breaker")
-        yield f"Messages wait for {more}.", "wait", "/breakers", "Breakers"
-    if found.held.messages:
-        yield tell_held_in_all(found.held), "wait", "/streams?held=1", "Streams"
-    if found.others.imports:
-        count = plural(found.others.imports, "message")
-        text = f"{count} could not be read: failed imports wait for a person."
-        yield text, "wait", "/imports", "Failed imports"
 
 
 router = APIRouter()
@@ -249,6 +236,7 @@ def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
         headline=headline(found),
         lead=lead(found),
         unresolved=found.unresolved,
+        needs=needs(found),
         tiles=tiles(found),
         notes=_notes(found, parts.counts.trouble),
         operations=[

@@ -117,7 +117,9 @@ def _archive_text(found: ArchiveOperation) -> str:
         return f"{number(found.done)} of {plural(found.total, 'message')} {words} so far."
     if not found.skipped_because:
         return f"{plural(found.done, 'message')} {words}."
-    why = "; ".join(f"{number(n)}: {reason}" for reason, n in found.skipped_because.items())
+    why = "; ".join(
+        f"{number(n)}: {wording.plainly(reason)}" for reason, n in found.skipped_because.items()
+    )
     return f"{plural(found.done, 'message')} {words}. Left as they were, {why}."
 
 
@@ -188,7 +190,7 @@ def environment() -> Environment:
     )
     names = (
         *("number", "plural", "noun", "duration", "iso", "utc", "clock", "ago", "size", "listed"),
-        *("capital", "sentence", "visible", "first_line", "event_tone"),
+        *("capital", "sentence", "plainly", "visible", "first_line", "event_tone"),
     )
     made.filters.update({name: getattr(wording, name) for name in names})
     made.globals.update(static_url=static_url, next_words=wording.next_words)

@@ -365,7 +365,7 @@ class TestWhileItIsRetried:
         """Ask for a retry of the group and pause it; return the address of its operation."""
         web.post(f"/groups/{group}/retry", {**retry_form(web, group), **terms})
         (asked,) = operations(web)
-        web.api.http.post(f"/api/operations/{asked['id']}/pause")
+        web.api.http.patch(f"/api/operations/{asked['id']}", json={"paused": True})
         return f"/operations/{asked['id']}"
 
     def test_its_row_leads_to_the_operation(self, web: Web) -> None:

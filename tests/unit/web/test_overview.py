@@ -5,10 +5,11 @@ from datetime import timedelta
 from html import unescape
 
 from retrier.domain.failed_message import FailedMessageStatus
+from tests.contract.store_retries import SENT, bring_to
 from tests.support.bench import Bench
 from tests.support.factories import FAILED_AT, failed_import, failure
 from tests.support.streams import fail_in_stream
-from tests.support.web import Web
+from tests.support.web import Web, forms_of
 
 
 def headline_of(html: str) -> str:
@@ -103,12 +104,73 @@ def test_what_is_archived_is_not_counted_as_unresolved(web: Web) -> None:
     assert 'data-live="tile/archived">1<' in html
 
 
-def test_it_tells_of_failed_imports(web: Web) -> None:
-    web.api.receive(failed_import())
+def need(html: str, key: str) -> str:
+    """Return how many there are of something that needs a person; empty if it is not told."""
+    found = re.search(f'data-live="need/{key}/count">([^<]*)<', html)
+    return found[1] if found else ""
 
-    html = web.get("/")
 
-    assert "1 message could not be read" in html
+class TestWhatNeedsAPerson:
+    def test_says_so_where_nothing_does(self, web: Web) -> None:
+        assert "Nothing needs you." in web.get("/")
+
+    def test_a_group_first_seen_today_is_new_and_leads_to_the_new_ones(self, web: Web) -> None:
+        now = web.api.db.read(lambda tx: tx.now)
+        web.api.receive(failure(time_of_failure=now, exception_type="Shop.New"), failure())
+
+        html = web.get("/")
+
+        assert need(html, "new") == "1"
+        assert html.count('<span class="badge wait">new</span>') == 1
+        assert "Shop.New" in (new := web.get("/groups", since="24h"))
+        assert "Shop.OutOfStock" not in new
+        assert "first seen since" in new
+
+    def test_what_came_back_leads_to_these_messages_until_somebody_has_seen_it(
+        self, web: Web
+    ) -> None:
+        bench = Bench(web.api.db)
+        retry = bring_to(bench, SENT)
+        retry.fail(retry_id=retry.retry_id)
+        bench.work()
+        operation = retry.created.operation_id
+
+        html = web.get("/")
+
+        assert need(html, f"back-{operation}") == "1"
+        assert f'href="/messages?operation={operation}&amp;outcome=came_back"' in html
+        acknowledge = f"/operations/{operation}/acknowledge"
+        web.post(acknowledge, forms_of(html)[acknowledge])
+        assert need(web.get("/"), f"back-{operation}") == ""
+
+    def test_a_paused_operation_is_resumed_from_there(self, web: Web) -> None:
+        bench = Bench(web.api.db)
+        bench.fail(3)
+        operation = bench.ask_all().operation_id
+        web.api.http.patch(f"/api/operations/{operation}", json={"paused": True})
+        html = web.get("/")
+
+        web.post(
+            f"/operations/{operation}/resume", forms_of(html)[f"/operations/{operation}/resume"]
+        )
+
+        assert need(html, f"stopped-{operation}") == "3"
+        assert need(web.get("/"), f"stopped-{operation}") == ""
+
+    def test_failed_imports_are_read_again_from_there(self, web: Web) -> None:
+        web.api.receive(failed_import())
+
+        html = web.get("/")
+
+        assert need(html, "imports") == "1"
+        assert "could not be read" in html
+        assert 'href="/imports/selected?act=again&amp;all=1"' in html
+
+    def test_open_pages_are_told_how_many_there_are(self, web: Web) -> None:
+        web.api.receive(failed_import())
+        web.counts.tick()
+
+        assert b'"need/imports/count":"1"' in web.live.since("")
 
 
 def test_it_says_that_retries_wait_for_a_processor(web: Web) -> None:
@@ -155,8 +217,9 @@ class TestWhatWaits:
         html = web.get("/")
 
         assert "Breakers hold retries to orders." in html
-        assert re.search(r"`orders` is held by [^<]*its messages wait, others go on\. ", html)
-        assert 'href="/breakers">Breakers' in html
+        assert re.search(r"“orders” is held by [^<]*its messages wait, others go on\.<", html)
+        assert need(html, "breaker-orders") == "1"
+        assert 'href="/breakers/close?breaker=' in html
 
     def test_tells_of_many_breakers_how_many(self, web: Web) -> None:
         for queue in "abcde":
@@ -165,7 +228,7 @@ class TestWhatWaits:
         html = web.get("/")
 
         assert "Breakers hold retries to a, b and 3 more." in html
-        assert "Messages wait for 2 more breakers." in html
+        assert need(html, "breaker-more") == "2"
 
     def test_says_how_much_is_held(self, web: Web) -> None:
         fail_in_stream(Bench(web.api.db), 3)
@@ -188,4 +251,4 @@ class TestWhatWaits:
         web.api.http.post("/api/breakers/orders/open")
 
         for path in ("/", "/groups"):
-            assert re.search(r">waits</span></a> <bdi>`orders` is held by ", web.get(path))
+            assert re.search(r">waits</span></a> <bdi>“orders” is held by ", web.get(path))
