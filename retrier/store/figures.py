@@ -420,12 +420,16 @@ def count_attempts(tx: Transaction, after: int, until: int) -> ByMinute:
 
 
 @reading
-def count_retries(tx: Transaction, since: datetime) -> RetriesByMinute:
+def count_retries(
+    tx: Transaction, since: datetime, until: datetime | None = None
+) -> RetriesByMinute:
     """Count what was sent and confirmed since then; reads all claims. Raises DatabaseUnavailable."""
-    pending = _by_minute(tx, claims.forwarded_at, since)
-    over = _by_minute(tx, ended.forwarded_at, since)
+    pending = _by_minute(tx, claims.forwarded_at, since, until)
+    over = _by_minute(tx, ended.forwarded_at, since, until)
     sent = union_all(pending, over).subquery().c
-    confirmed = _by_minute(tx, ended.ended_at, since).where(ended.outcome == RetryEnd.CONFIRMED)
+    confirmed = _by_minute(tx, ended.ended_at, since, until).where(
+        ended.outcome == RetryEnd.CONFIRMED
+    )
     total = select(sent.minute, func.sum(sent.n)).group_by(sent.minute)
     return RetriesByMinute(
         sent={at: int(count) for at, count in tx.execute(total)},
@@ -433,6 +437,9 @@ def count_retries(tx: Transaction, since: datetime) -> RetriesByMinute:
     )
 
 
-def _by_minute(tx: Transaction, moment: Column[Any], since: datetime) -> Any:
+def _by_minute(
+    tx: Transaction, moment: Column[Any], since: datetime, until: datetime | None
+) -> Any:
     minute = tx.sql.minute_of(moment).label("minute")
-    return select(minute, func.count().label("n")).where(moment >= since).group_by(minute)
+    within = [moment >= since, *([] if until is None else [moment < until])]
+    return select(minute, func.count().label("n")).where(*within).group_by(minute)

@@ -1,8 +1,8 @@
 """The overview: what is the matter, what is being done about it, and what waits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
 
@@ -10,12 +10,13 @@ from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
 from retrier.domain.processor_work import WaitingFor, find_work
 from retrier.domain.wait_reasons import estimate_end
-from retrier.web.counts import Minute, Snapshot, Trouble
+from retrier.web.counts import Snapshot, Trouble
 from retrier.web.groups import group_prefix, list_rows
 from retrier.web.needs import needs
 from retrier.web.operation_lines import operation_line
 from retrier.web.page import show
 from retrier.web.parts import Parts
+from retrier.web.plot import plot
 from retrier.web.streams import tell_held_in_all
 from retrier.web.wording import ago, duration, in_words, listed, number, plural, sentence, share
 
@@ -135,78 +136,6 @@ def _dead(found: Snapshot) -> Tile:
     return Tile(key="archived", name="Archived", value=number(archived), note="set aside")
 
 
-SLOTS = 60
-HEIGHT = 72
-_SLOT = 12
-_BAR = 3
-_LEAST = 2
-
-SPANS: Mapping[str, tuple[str, timedelta]] = {
-    "hour": ("The last hour", timedelta(minutes=1)),
-    "day": ("The last 24 hours", timedelta(minutes=24)),
-}
-"""What can be plotted, and how much time a slot is."""
-
-_KINDS = ("failed", "sent", "confirmed")
-
-
-def plot(minutes: Sequence[Minute], now: datetime, span: str) -> dict[str, object]:
-    """Return what the plot of a span that ends now shows: bars, their scale, and it in words.
-
-    A bar has its kind, which is its class, and where it stands: x, y and height.
-    """
-    title, slot = SPANS[span]
-    begins = now - SLOTS * slot
-    slots = _slots(minutes, begins, slot)
-    most = max((max(each.failed, each.sent, each.confirmed) for each in slots), default=0)
-    return {
-        "title": title,
-        "span": span,
-        "width": SLOTS * _SLOT,
-        "height": HEIGHT,
-        "bars": list(_bars(slots, begins, slot, most)),
-        "most": most,
-        "words": _words(title, slots),
-        "slots": slots,
-    }
-
-
-def _slots(minutes: Sequence[Minute], begins: datetime, slot: timedelta) -> Sequence[Minute]:
-    found: dict[int, Minute] = {}
-    for each in minutes:
-        place = int((each.at - begins) / slot)
-        if each.at >= begins - slot and 0 <= place < SLOTS:
-            before = found.get(place, Minute(at=begins + place * slot))
-            found[place] = Minute(
-                at=before.at,
-                failed=before.failed + each.failed,
-                sent=before.sent + each.sent,
-                confirmed=before.confirmed + each.confirmed,
-            )
-    return [found[place] for place in sorted(found)]
-
-
-def _bars(
-    slots: Sequence[Minute], begins: datetime, slot: timedelta, most: int
-) -> Iterator[tuple[str, int, int, int]]:
-    for each in slots:
-        left = round((each.at - begins) / slot) * _SLOT
-        for place, kind in enumerate(_KINDS):
-            value = getattr(each, kind)
-            if value:
-                height = max(_LEAST, round(value / most * (HEIGHT - _LEAST)))
-                yield kind, left + 1 + place * _BAR, HEIGHT - height, height
-
-
-def _words(title: str, slots: Sequence[Minute]) -> str:
-    failed, sent, confirmed = (sum(getattr(each, kind) for each in slots) for kind in _KINDS)
-    counts = (
-        f"{plural(failed, 'failure')}, {plural(sent, 'retry sent', 'retries sent')}, "
-        f"{plural(confirmed, 'confirmation')}"
-    )
-    return f"{title}: {counts}"
-
-
 MOST_GROUPS = 10
 MOST_QUEUES = 10
 
@@ -244,7 +173,7 @@ def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
             for each in queue.operations
             if each.remaining or not each.is_standing
         ],
-        plot=plot(found.minutes, found.at, span if span in SPANS else next(iter(SPANS))),
+        plot=plot(found, span),
         groups=groups[:MOST_GROUPS],
         groups_in_all=len(groups),
         live_rows=group_prefix(by),

@@ -4,7 +4,11 @@ import re
 from datetime import timedelta
 from html import unescape
 
+from sqlalchemy import update
+
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.store.schema import failed_message_retries
+from retrier.web.series import Series
 from tests.contract.store_retries import SENT, bring_to
 from tests.support.bench import Bench
 from tests.support.factories import FAILED_AT, failed_import, failure
@@ -205,6 +209,63 @@ def test_the_plot_of_a_day_has_what_is_older_than_an_hour(web: Web) -> None:
     html = web.get("/", span="day")
 
     assert "The last 24 hours: 1 failure," in html
+
+
+class TestThePlot:
+    def test_a_week_and_a_month_have_what_is_older_than_a_day(self, web: Web) -> None:
+        now = web.api.db.read(lambda tx: tx.now)
+        web.api.receive(*(failure(received_at=now - timedelta(days=each)) for each in (0, 3, 20)))
+        look_twice(web)
+
+        assert "The last 7 days: 2 failures," in web.get("/", span="week")
+        assert "The last 30 days: 3 failures," in web.get("/", span="month")
+        assert "The last 6 hours: 1 failure," in web.get("/", span="6h")
+
+    def test_a_week_has_retries_that_ended_before_the_service_started(self, web: Web) -> None:
+        retry = bring_to(Bench(web.api.db), SENT)
+        old = web.api.db.read(lambda tx: tx.now) - timedelta(days=3)
+        with web.api.db.engine.begin() as conn:
+            conn.execute(update(failed_message_retries).values(forwarded_at=old))
+        look_twice(web)
+
+        assert retry.retry_id
+        assert "0 failures, 1 retry sent" in web.get("/", span="week")
+        assert "0 retries sent" in web.get("/", span="day")
+
+    def test_it_marks_what_was_done_and_lists_it_for_who_cannot_see_it(self, web: Web) -> None:
+        web.api.http.post("/api/breakers/orders/open")
+        look_twice(web)
+
+        html = web.get("/")
+
+        assert html.count('<path class="mark bad"') == 1
+        assert "1 mark of what was done" in html
+        assert "breaker opened: " in html
+
+    def test_an_hour_that_ends_becomes_a_part_of_the_week(self, web: Web) -> None:
+        now = web.api.db.read(lambda tx: tx.now)
+        web.api.receive(failure(received_at=now))
+        series = Series(web.api.db)
+        series.look(now)
+        series.count_new_failures()
+        series.look(now)
+
+        series.look(now + timedelta(days=2))
+
+        assert series.minutes() == []
+        assert [each.failed for each in series.hours()] == [1]
+
+    def test_an_unknown_span_is_an_hour(self, web: Web) -> None:
+        assert "The last hour: " in web.get("/", span="century")
+
+
+def look_twice(web: Web) -> None:
+    """Let the counts look again: what is older than a day is not read at the first look."""
+    web.counts.tick()
+    for _ in range(2):
+        web.counts.note_change()
+        web.api.clock.advance(60)
+        web.counts.tick()
 
 
 class TestWhatWaits:
