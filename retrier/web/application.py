@@ -29,6 +29,7 @@ from retrier.web import (
     previews,
     processor,
     redirects,
+    search,
     streams,
 )
 from retrier.web.counts import PageCounts
@@ -149,6 +150,7 @@ WORKING = (
     breakers.router,
     streams.router,
     previews.router,
+    search.router,
     person_router,
 )
 """Routes that use the database, each with a place. Of two that match, the first one answers."""

@@ -136,6 +136,8 @@ PAGES = [
     "/retry",
     "/name",
     "/name?next=//elsewhere.example",
+    "/search?q=orders",
+    "/search?q=nothing+like+this",
     "/nothing",
 ]
 

@@ -142,7 +142,7 @@ def test_two_tabs_see_the_same(running: Running, open_screen: OpenScreen) -> Non
 def test_the_filter_narrows_the_list_while_one_types(open_look: OpenScreen) -> None:
     page = open_look().open("/groups")
 
-    page.keyboard.press("/")
+    page.keyboard.press("f")
     page.keyboard.type("unheard of")
 
     expect(page.locator(".empty")).to_contain_text("No group matches")
