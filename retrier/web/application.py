@@ -31,6 +31,7 @@ from retrier.web import (
     redirects,
     search,
     streams,
+    views,
 )
 from retrier.web.counts import PageCounts
 from retrier.web.forms import read_form
@@ -149,6 +150,7 @@ WORKING = (
     redirects.router,
     breakers.router,
     streams.router,
+    views.router,
     previews.router,
     search.router,
     person_router,

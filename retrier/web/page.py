@@ -80,6 +80,8 @@ SENTENCES = {
     "released": "Released: it may be retried before the earlier messages of its stream.",
     "recovery-ended": "The recovery is over: what was sent long ago may be presumed to have succeeded.",
     "redirect-deleted": "The redirect is deleted.",
+    "view-deleted": "The view is deleted.",
+    "view-saved": "The view is saved: it is under Views, for everybody.",
     "redirect-set": "The redirect is set. It holds for every retry that is sent from now on.",
 }
 """What is said about acts that have no operation. Never text of the address: anybody may write one."""
@@ -205,6 +207,7 @@ _BOUNDS = {
     "back": _ADDRESS,
     "next": _ADDRESS,
     "kind": 8 * COLUMN_BYTES,
+    "query": 8 * COLUMN_BYTES,
     "breaker": 2 * COLUMN_BYTES,
 }
 """Bytes of what is longer than a text of a message: addresses, kinds, and a name with its kind."""
