@@ -21,6 +21,7 @@ from retrier.api import (
     retries,
     service,
     streams,
+    views,
 )
 from retrier.api.answers import add_handlers
 from retrier.api.middleware import RequestMiddleware, refuse_members_that_stand_twice, refuse_strays
@@ -53,6 +54,7 @@ WORKING = (
     operations.steering_router,
     policies.router,
     streams.router,
+    views.router,
     service.router,
 )
 """Routes that use the database. Each request needs a place (`take_place`).
@@ -111,6 +113,7 @@ _CONFLICTS = frozenset(
         ("delete", "/api/operations/{operation_id}"),
         ("post", "/api/redirects"),
         ("put", "/api/redirects/{redirect_id}"),
+        ("put", "/api/views/{name}"),
     }
 )
 _BYTES: Document = {"*/*": {}}

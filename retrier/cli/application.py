@@ -26,6 +26,7 @@ from retrier.cli import (
     retry,
     service,
     streams,
+    views,
 )
 from retrier.cli.command import command, make_app
 
@@ -117,7 +118,7 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "processor",
             "ledger",
         ),
-        "What is set": ("policies", "redirects", "breakers", "streams"),
+        "What is set": ("policies", "redirects", "breakers", "streams", "views"),
         "The service": ("run", "demo", "check", "verify", "db", "recover", "version", "help"),
     }
 )
@@ -168,6 +169,7 @@ app.add_typer(retry.given_up_app, name="errors")
 app.add_typer(imports.app, name="imports")
 app.add_typer(pending.app, name="pending")
 app.add_typer(redirects.app, name="redirects")
+app.add_typer(views.app, name="views")
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(streams.app, name="streams")
 app.add_typer(operations.steering_app, name="operations")

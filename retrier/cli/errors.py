@@ -37,6 +37,7 @@ from retrier.cli.printer import (
     short_id,
 )
 from retrier.cli.selection import Conditions
+from retrier.cli.views import find_conditions
 from retrier.domain.classifiers import NO_REASON
 from retrier.domain.decision import AGAIN
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
@@ -311,6 +312,12 @@ class MessageFilters(Conditions):
         str | None,
         typer.Option("--message-id", metavar="ID", help="With exactly this id of its sender."),
     ] = None
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view", metavar="NAME", help="As this saved view says; other options come on top."
+        ),
+    ] = None
 
     def params(self, api: ApiClient) -> dict[str, str]:
         """Return the query parameters of the API. Raises BadParameter, RequestRefused."""
@@ -320,7 +327,8 @@ class MessageFilters(Conditions):
             "message_id": self.message_id,
         }
         parts = {name: str(value) for name, value in self.resolved(api).items()}
-        return parts | {name: value for name, value in more.items() if value}
+        own = parts | {name: value for name, value in more.items() if value}
+        return find_conditions(api, self.view) | own if self.view else own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +388,7 @@ def list_errors(
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         conditions = wanted.params(api)
-        found = pages.fetch_messages(api, "errors", **conditions, **order.params())
+        found = pages.fetch_messages(api, "errors", **order.params(), **conditions)
         if service.as_json:
             printer.document({"total": found.total, "items": found.items})
         elif order.ids:

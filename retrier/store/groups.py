@@ -29,7 +29,7 @@ from retrier.domain.failed_message import Cause, Disposition, FailedMessageStatu
 from retrier.domain.failure_texts import fold
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, bounds_of
 from retrier.domain.text import IdRange
 from retrier.store import operation_lists
 from retrier.store.archive_lists import OPEN, archive_from_row
@@ -156,7 +156,7 @@ class GroupCount:
     archive: ArchiveOperation | None = None
 
 
-_RECORDED = (
+RECORDED = (
     select(func.min(causes.c.created_at))
     .join_from(causes, cause_groups, members.cause_id == causes.c.cause_id)
     .where(members.group_id == groups.group_id)
@@ -200,7 +200,7 @@ def count_groups(
             *(counts[name] for name in _COUNTS),
             counts.first,
             counts.last,
-            _RECORDED,
+            RECORDED,
         )
         .join(counts.group_id.table, counts.group_id == groups.group_id)
         .order_by(counts.last.desc(), groups.group_id)
@@ -251,7 +251,7 @@ def find_uncounted(
     tx: Transaction, group_ids: Sequence[str], classifier: str, title: str | None
 ) -> Sequence[GroupCount]:
     """Return those of these groups that belong to the classifier, with no message counted."""
-    others = select(failure_groups, _RECORDED).where(
+    others = select(failure_groups, RECORDED).where(
         tx.sql.member(groups.group_id, group_ids), *_of_classifier(classifier, title)
     )
     uncounted = {**dict.fromkeys(_COUNTS, 0), "first": None, "last": None}
@@ -283,7 +283,7 @@ def _unresolved_of(group_id: str) -> Selection:
 
 
 def _find(tx: Transaction, group_id: str, wanted: Selection) -> GroupCount | None:
-    group = select(failure_groups, _RECORDED).where(groups.group_id == group_id)
+    group = select(failure_groups, RECORDED).where(groups.group_id == group_id)
     row = tx.execute(group).mappings().one_or_none()
     if row is None:
         return None
@@ -395,8 +395,9 @@ def _list_archives(tx: Transaction, *more: Condition) -> Sequence[tuple[str, Arc
 
 
 def _is_whole(each: ArchiveOperation, group: str) -> bool:
-    """Say whether it was asked for by the group and nothing else."""
-    return is_guid(group) and parts_to_store(each.selection) == {"group": group}
+    """Say whether it was asked for by the group and nothing else; bounds are those of a preview."""
+    whole = {"group": group, **bounds_of(each.selection)}
+    return is_guid(group) and parts_to_store(each.selection) == whole
 
 
 def _is_shown(tx: Transaction) -> Condition:

@@ -87,6 +87,8 @@ KINDS = (
     "unarchive_asked",
     "unarchive_completed",
     "unarchive_refused",
+    "view_deleted",
+    "view_saved",
 )
 """What can be filtered by; a test compares them with the documentation."""
 

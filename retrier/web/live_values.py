@@ -10,6 +10,7 @@ from retrier.web.archives import archive_line
 from retrier.web.breakers import breaker_rows
 from retrier.web.counts import Snapshot, Trouble
 from retrier.web.groups import group_prefix
+from retrier.web.needs import needs
 from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.overview import headline, lead, tiles
 from retrier.web.parts import Parts
@@ -31,6 +32,7 @@ def live_values(found: Snapshot, trouble: Trouble | None) -> dict[str, str]:
         "events": str(found.last_event),
         "imports": str(found.others.imports),
         **{key: number(count) for key, count in found.waiting.items()},
+        **dict(_of_needs(found)),
         **dict(_of_tiles(found)),
         **dict(_of_groups(found)),
         **dict(_of_operations(found)),
@@ -47,6 +49,12 @@ def _of_tiles(found: Snapshot) -> Iterator[tuple[str, str]]:
     for tile in tiles(found):
         yield f"tile/{tile.key}", tile.value
         yield f"tile/{tile.key}/note", tile.note
+
+
+def _of_needs(found: Snapshot) -> Iterator[tuple[str, str]]:
+    for need in needs(found):
+        yield f"{need.live}/count", number(need.count)
+        yield f"{need.live}/words", need.words
 
 
 def _of_groups(found: Snapshot) -> Iterator[tuple[str, str]]:
@@ -123,6 +131,7 @@ def _of_operation(line: OperationLine) -> Iterator[tuple[str, str]]:
     yield f"{key}/total", str(line.total)
     yield f"{key}/state", line.state
     yield f"{key}/text", line.text
+    yield f"{key}/paused", "1" if line.is_paused else ""
 
 
 router = APIRouter(prefix="/events")

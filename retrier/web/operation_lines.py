@@ -30,6 +30,8 @@ class OperationLine:
     created_at: datetime
     is_over: bool
     is_standing: bool = False
+    is_paused: bool = False
+    limit: int | None = None
 
 
 def operation_line(
@@ -58,6 +60,8 @@ def operation_line(
         created_at=shown.created_at,
         is_over=shown.state in _OVER,
         is_standing=shown.is_standing,
+        is_paused=shown.state is RetryOperationState.PAUSED and not shown.cancel_asked,
+        limit=shown.limit,
     )
 
 

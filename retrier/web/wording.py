@@ -181,7 +181,23 @@ def capital(text: str) -> str:
 
 def sentence(text: str) -> str:
     """Return a reason as a whole sentence: with a capital, and with a full stop."""
-    return capital(text) if text.endswith((".", "!", "?")) else f"{capital(text)}."
+    said = plainly(text)
+    return capital(said) if said.endswith((".", "!", "?")) else f"{capital(said)}."
+
+
+_ON_THE_PAGE = {
+    "`retrier pending retry` or `retrier pending resolve`": "see Pending",
+    "`retrier retry` sends back what is unresolved": "only a dead message is revived",
+}
+"""What a reason says of commands, for a person in a browser."""
+_QUOTED = re.compile(r"`([^`]*)`")
+
+
+def plainly(text: str) -> str:
+    """Return a reason as a page says it: with pages for commands, and names in quotes."""
+    for command, words in _ON_THE_PAGE.items():
+        text = text.replace(command, words)
+    return _QUOTED.sub(r"“\1”", text)
 
 
 def first_line(text: str) -> str:

@@ -95,6 +95,8 @@ def prepare(http: httpx.Client) -> None:
     http.patch("/api/errors/archive", json=[each["id"] for each in some]).raise_for_status()
     redirect = {"fromphysicaladdress": "parcels", "tophysicaladdress": "parcels.eu"}
     http.post("/api/redirects", json=redirect).raise_for_status()
+    view = {"page": "messages", "query": "queue=orders&status=unresolved"}
+    http.put("/api/views/night", json=view).raise_for_status()
     wait_until(
         lambda: http.get("/api/imports").json() != [], 30, "what cannot be read is an import"
     )

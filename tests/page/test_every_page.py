@@ -147,6 +147,7 @@ CHECKED = {
     "ledger",
     *("imports", "import", "import_question", "import_result", "redirects", "redirect"),
     "policies",
+    *("views", "view"),
     *("breakers", "breaker", "streams", "stream"),
 }
 """Templates that the pages above show."""

@@ -149,8 +149,10 @@
     const found = (currentRow() && find(selector, currentRow()).find(isSeen)) || one(`main > ${selector}, .head ${selector}, [data-main] ${selector}`);
     if (found) found.click();
   };
+  const type = (into) => { if (into) { into.focus(); into.select(); } };
   const keys = {
-    "/": () => { const filter = one("[data-filter]"); if (filter) { filter.focus(); filter.select(); } },
+    "/": () => type(one("#find")),
+    f: () => type(one("[data-filter]")),
     j: () => go(current + 1),
     k: () => go(current - 1),
     x: () => { const box = currentRow() && one("input[type=checkbox]", currentRow()); if (box) box.click(); },
