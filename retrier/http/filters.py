@@ -202,8 +202,8 @@ def read_events(query: EventQuery, db: Database) -> EventFilter:
     return EventFilter(
         kinds=kinds or None,
         who=query.who.strip() or None,
-        by_people=_read_answer(query.people, "query.people"),
-        with_routine=_read_answer(query.routine, "query.routine"),
+        by_people=is_yes(query.people, "query.people"),
+        with_routine=is_yes(query.routine, "query.routine"),
         since=since,
         until=until,
         operation_id=_read_id(db, query.operation, "operation"),
@@ -211,7 +211,8 @@ def read_events(query: EventQuery, db: Database) -> EventFilter:
     )
 
 
-def _read_answer(text: str, name: str) -> bool:
+def is_yes(text: str, name: str) -> bool:
+    """Say whether a text says yes; an empty one says no. `name` is its parameter. Raises WrongField."""
     if text not in _YES_OR_NO:
         raise WrongField(name, _NO_ANSWER)
     return _YES_OR_NO[text]
