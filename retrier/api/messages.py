@@ -12,16 +12,19 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from retrier.api.answers import HEADERS, Json, answer, camel, present, problem, revalidated, time
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
+    UNPACKED,
     MessagesPage,
     NamedIds,
     OrderQuery,
     PageQuery,
+    UnpackedWanted,
     Wanted,
     list_headers,
     page_headers,
 )
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.wait_reasons import describe_reasons
+from retrier.domain.wire import unpack
 from retrier.store.attempts import ShownAttempt, list_attempts
 from retrier.store.engine.database import Database
 from retrier.store.groups import list_queues, summarise
@@ -320,14 +323,23 @@ _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(\s*;[\x20-\x7e]*)?", re.ASCII)
 
 
 @router.get("/messages/{message_id:path}/body")
-def get_body(request: Request, message_id: str, parts: Parts) -> Response:
-    """Return a body as it came, by unique message id or message id; 204 if it is empty."""
+def get_body(
+    request: Request, message_id: str, parts: Parts, *, unpacked: UnpackedWanted
+) -> Response:
+    """Return a body, by unique message id or message id; 204 if it is empty.
+
+    It is as it came, byte for byte, unless `unpacked=yes` asks for what a person can read.
+    """
     found = find_body(parts.db, message_id, parts.codec)
     if found is None:
         return problem(404, f"No failed message has the id {message_id[:100]}.")
     if not found.body:
         return Response(status_code=204, headers=HEADERS)
-    return revalidated(request, found.body, found.body_hash, _body_headers(found))
+    if not unpacked:
+        return revalidated(request, found.body, found.body_hash, _body_headers(found))
+    shown = unpack(found.body, len(found.body), found.packed)
+    headers = {**_body_headers(replace(found, body=shown.content)), UNPACKED: shown.note}
+    return revalidated(request, shown.content, f"{found.body_hash}-unpacked", headers)
 
 
 def _body_headers(found: MessageBody) -> dict[str, str]:

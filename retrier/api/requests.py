@@ -37,7 +37,7 @@ from retrier.domain.times import (
     read_moment,
 )
 from retrier.gateway import AskedAgain, Gateway
-from retrier.http.filters import FilterQuery, read_filter
+from retrier.http.filters import FilterQuery, is_yes, read_filter
 from retrier.http.parts import LONGEST_KEY, asked_by
 from retrier.http.problems import WrongField
 from retrier.store.message_lists import Key, Order, Page, PageRequest, Place, Sort
@@ -317,6 +317,21 @@ def list_headers(
         return page_headers(request, page, found.total)
     following = {} if found.next is None else {NEXT_AFTER: write_place(found.next, order)}
     return {TOTAL_COUNT: str(found.total), **following}
+
+
+UNPACKED = "X-Retrier-Unpacked"
+"""The header that says how a body was packed, or why it is as it came."""
+
+
+def _wants_unpacked(
+    unpacked: Annotated[
+        str, Query(description="yes: without the gzip or deflate around it, 1 MiB at most")
+    ] = "",
+) -> bool:
+    return is_yes(unpacked, "query.unpacked")
+
+
+UnpackedWanted = Annotated[bool, Depends(_wants_unpacked)]
 
 
 def page_headers(request: Request, page: PageRequest, total: int) -> dict[str, str]:

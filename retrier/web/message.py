@@ -24,6 +24,7 @@ from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.wait_reasons import Holding
+from retrier.domain.wire import packed_as
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 from retrier.store.attempts import ShownAttempt
 from retrier.store.imports import find_send
@@ -44,7 +45,6 @@ from retrier.web.bodies import (
     SHOWN,
     BodyKind,
     bytes_after,
-    packed_as,
     show_body,
     show_bytes,
 )
@@ -397,7 +397,9 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
         page="history",
     )
     beginning = find_beginning(parts.db, unique_id, SHOWN)
-    body = show_body(beginning, found.body_size, query.body, packed_as(found.properties))
+    body = show_body(
+        beginning, found.body_size, query.body, packed_as(found.properties, found.headers)
+    )
     goes_on = body.kind is BodyKind.BYTES and not body.is_unpacked
     reasons, place = find_waits(parts.db, unique_id), find_place(parts.db, unique_id)
     compared = _compared(found, query.compare)

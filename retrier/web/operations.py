@@ -249,7 +249,9 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
     if found is None:
         return _find_elsewhere(parts, operation_id)
     shown, key = found.operation, found.operation.operation_id
-    events = list_newest_events(parts.db, _EVENTS, EventFilter(operation_id=key))
+    events = list_newest_events(
+        parts.db, _EVENTS, EventFilter(operation_id=key, with_routine=False)
+    )
     batch, known = _batch(parts, found), parts.counts.snapshot()
     line = operation_line(shown, found.at, found.schedule, found.obstacles)
     waits = line.waits or (found.batch_reason and sentence(found.batch_reason))
