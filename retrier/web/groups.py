@@ -29,7 +29,7 @@ from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.previews import ask_before, show_preview
-from retrier.web.wording import number, plural, sentence
+from retrier.web.wording import number, plural, sentence, title_words
 
 SLUGS: Mapping[str, str] = dict(
     zip(("exception", "type", "queue", "endpoint"), CLASSIFIERS, strict=True)
@@ -242,7 +242,7 @@ def list_rows(
         key, line = each.group.group_id, lines.get(each.group.group_id)
         row = GroupRow(
             group_id=key,
-            title=each.group.title,
+            title=title_words(each.group.title),
             live=f"{group_prefix(each.group.classifier)}{key}",
             count=each.count,
             first_seen=each.first_seen,
@@ -264,8 +264,14 @@ def _with_counts(row: GroupRow, line: CountLine) -> GroupRow:
         scheduled=line.scheduled,
         last=line.last,
         queues=line.queues,
-        sample=line.sample,
+        sample=None if _names_its_queue(line) else line.sample,
     )
+
+
+def _names_its_queue(line: CountLine) -> bool:
+    """Say whether title and sample both name the queue: beside it a third time is too much."""
+    queue = line.queues[0]
+    return queue in line.title and line.sample is not None and queue in line.sample
 
 
 router = APIRouter(prefix="/groups")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from fastapi import APIRouter, Request, Response
 from starlette.types import Send
 
+from retrier.domain.classifiers import CLASSIFIERS
 from retrier.http.live_answer import LiveAnswer
 from retrier.web.archives import archive_line
 from retrier.web.breakers import breaker_rows
@@ -15,7 +16,7 @@ from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.overview import headline, lead, tiles
 from retrier.web.parts import Parts
 from retrier.web.streams import message_link, row_key, stream_row, tell_held_in_all
-from retrier.web.wording import iso, number, sentence, visible
+from retrier.web.wording import iso, number, plural, sentence, visible
 
 MOST_GROUPS = 200
 """Groups of a classifier whose counts are sent; lists show no more."""
@@ -26,6 +27,7 @@ def live_values(found: Snapshot, trouble: Trouble | None) -> dict[str, str]:
     return {
         "headline": headline(found),
         "lead": lead(found),
+        "groups/counted": plural(len(found.groups.get(CLASSIFIERS[0], ())), "group"),
         "counted-at": iso(found.at),
         "trouble": "" if trouble is None else sentence(trouble.reason),
         "failures": str(found.up_to),

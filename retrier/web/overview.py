@@ -19,7 +19,16 @@ from retrier.web.page import show
 from retrier.web.parts import Parts
 from retrier.web.series import Slot
 from retrier.web.streams import tell_held_in_all
-from retrier.web.wording import ago, duration, in_words, listed, number, plural, sentence, share
+from retrier.web.wording import (
+    ago,
+    duration,
+    in_words,
+    listed,
+    number,
+    plural,
+    sentence,
+    title_words,
+)
 
 _MOST_IN_TITLE = 100
 
@@ -31,7 +40,7 @@ def headline(found: Snapshot) -> str:
         return "Nothing is unresolved"
     failed = "1 message is unresolved" if count == 1 else f"{number(count)} messages are unresolved"
     if len(groups) == 1:
-        return f"{failed}: {groups[0].title[:_MOST_IN_TITLE]}"
+        return f"{failed}: {title_words(groups[0].title)[:_MOST_IN_TITLE]}"
     return f"{failed}, in {in_words(len(groups))} groups"
 
 
@@ -123,7 +132,8 @@ def _resolved(found: Snapshot) -> Tile:
     by = found.others.resolved_lately
     count = sum(by.values())
     confirmed = by.get(Resolution.CONFIRMED, 0)
-    note = f"{share(confirmed, count)} confirmed" if count else "in the last 24 hours"
+    # No share: what came back after its retry is not among those that are resolved.
+    note = f"{number(confirmed)} of them confirmed" if count else "in the last 24 hours"
     return Tile(key="resolved", name="Resolved in 24 hours", value=number(count), note=note)
 
 
@@ -333,6 +343,7 @@ def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
         plot=plot(found, span),
         groups=groups[:MOST_GROUPS],
         groups_in_all=len(groups),
+        groups_counted=plural(len(found.groups.get(by, ())), "group"),
         live_rows=group_prefix(by),
         queues=sorted(found.queues, key=lambda each: -each.count)[:MOST_QUEUES],
         counted_at=found.at,

@@ -110,13 +110,15 @@ def _of_archive(db: Database, operation_id: str) -> Flash | None:
         undo=undo,
         tone="good" if found.done or open_still else "wait",
         link=f"/archive_operations/{found.operation_id}" if open_still else None,
+        live=f"archive/{found.operation_id}/text" if open_still else None,
     )
 
 
 def _archive_text(found: ArchiveOperation) -> str:
     words = wording.DONE[found.act]
     if found.state is not ArchiveOperationState.COMPLETED:
-        return f"{number(found.done)} of {plural(found.total, 'message')} {words} so far."
+        are = "is" if found.total == 1 else "are"
+        return f"{plural(found.total, 'message')} {are} being {words}."
     if not found.skipped_because:
         return f"{plural(found.done, 'message')} {words}."
     why = "; ".join(

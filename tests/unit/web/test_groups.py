@@ -419,3 +419,32 @@ def test_the_queue_of_a_group_leads_to_its_messages(web: Web) -> None:
     assert '<a href="/messages?queue=shop%20orders"><bdi>shop orders</bdi></a>' in web.get(
         "/groups"
     )
+
+
+def test_a_queue_is_not_named_a_third_time(web: Web) -> None:
+    said = "rejected by a consumer on orders"
+    web.api.receive(
+        failure(
+            exception_type=None, exception_message=None, failure_reason="rejected", queue="orders"
+        )
+    )
+    web.api.receive(
+        failure(exception_type=None, exception_message=None, failure_reason=said, queue="orders")
+    )
+
+    html = web.get("/groups")
+
+    assert f"<bdi>{said}: orders</bdi>" in html
+    assert f'<div class="where"><bdi>{said}</bdi>' not in html
+
+
+def test_a_title_without_a_stack_trace_leaves_the_word_to_its_message(web: Web) -> None:
+    web.api.receive(
+        failure(exception_type="SmtpError", exception_message="greylisted", stack_trace=None)
+    )
+
+    html = web.get("/groups")
+
+    assert titles(html) == ["SmtpError"]
+    assert "<bdi>greylisted</bdi>" in html
+    assert "No stacktrace" not in html
