@@ -5,7 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from retrier.domain.outcomes import OUTCOME_WORDS
-from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryOperationState
+from retrier.domain.retry_operation import (
+    CanaryState,
+    RetryOperation,
+    RetryOperationState,
+    name_skipped,
+)
 from retrier.domain.schedule import Schedule
 from retrier.domain.wait_reasons import CLEAR, Obstacles, estimate_end, why_it_waits
 from retrier.web.wording import ago, capital, duration, number, plural, sentence
@@ -30,6 +35,7 @@ class OperationLine:
     created_at: datetime
     is_over: bool
     is_standing: bool = False
+    came_back: int = 0
 
 
 def operation_line(
@@ -58,6 +64,7 @@ def operation_line(
         created_at=shown.created_at,
         is_over=shown.state in _OVER,
         is_standing=shown.is_standing,
+        came_back=shown.outcomes.came_back,
     )
 
 
@@ -132,6 +139,6 @@ def _words_ended(shown: RetryOperation) -> Iterator[str]:
     for outcome, count in shown.outcomes_shown.items():
         yield f"{number(count)} {OUTCOME_WORDS[outcome]}"
     if shown.skipped:
-        yield f"{number(shown.skipped)} skipped"
+        yield f"{number(shown.skipped)} {name_skipped(shown.state)}"
     if shown.failed:
         yield f"{number(shown.failed)} could not be sent"
