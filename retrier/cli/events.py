@@ -108,8 +108,17 @@ def show_event(printer: Printer, item: Json) -> None:
 
 def show_history(printer: Printer, items: Iterable[Json]) -> None:
     """Print one line per thing that happened."""
-    rows = [(moment(each["at"]), each["kind"], each.get("who"), each["text"]) for each in items]
+    rows = [
+        (moment(each["at"]), each["kind"], each.get("who"), each["text"] + _failed(each))
+        for each in items
+    ]
     printer.table(_EVENTS, rows)
+
+
+def _failed(item: Json) -> str:
+    """Say when it failed, if that is another second than that in which it was taken off."""
+    failed = moment(item.get("time_of_failure") or item["at"])
+    return "" if failed == moment(item["at"]) else f" (failed at {failed})"
 
 
 def show_attempts(printer: Printer, items: Iterable[Json]) -> None:

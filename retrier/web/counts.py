@@ -17,8 +17,9 @@ from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.streams import Stream
-from retrier.errors import DatabaseUnavailable, RetrierError
+from retrier.errors import DatabaseUnavailable, RetrierError, TablesMissing
 from retrier.http.cache import Pace
+from retrier.http.problems import STARTING
 from retrier.store.archive_lists import find_archive_operation, list_open_archives
 from retrier.store.breaker_lists import SeenByPeople, show_breakers
 from retrier.store.engine.database import Database
@@ -463,7 +464,7 @@ class PageCounts:
             try:
                 self._count_all() if whole else self._count_new()
             except RetrierError as error:
-                self._note_trouble(str(error))
+                self._note_trouble(STARTING if isinstance(error, TablesMissing) else str(error))
                 raise
 
     def _is_to_be_made(self) -> bool:

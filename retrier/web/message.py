@@ -226,6 +226,7 @@ class ShownHistoryLine:
     who: str | None
     why: str | None
     operation_id: str | None
+    failed_at: datetime | None
     tone: str
 
 
@@ -238,6 +239,7 @@ def _history_line(line: HistoryLine) -> ShownHistoryLine:
         who=logged.who if logged else request.requested_by if request else None,
         why=request.why if request else None,
         operation_id=line.operation_id,
+        failed_at=line.failed_earlier,
         tone="bad" if kind in _BAD_LINES else "good" if kind in _GOOD_LINES else "",
     )
 

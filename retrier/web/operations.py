@@ -21,6 +21,7 @@ from retrier.domain.retry_operation import (
     RetryType,
     SetRate,
     SteeringRefusal,
+    name_skipped,
     refuse,
 )
 from retrier.domain.selection import chosen_parts
@@ -120,7 +121,9 @@ def _progress(details: OperationDetails) -> Iterator[Fact]:
         name = OUTCOME_WORDS[outcome]
         link = outcome_link(shown, outcome) if count else None
         yield Fact(name=capital(name), value=number(count), live=f"{live}/{outcome}", link=link)
-    yield Fact(name="Skipped", value=number(shown.skipped), live=f"{live}/skipped")
+    yield Fact(
+        name=capital(name_skipped(shown.state)), value=number(shown.skipped), live=f"{live}/skipped"
+    )
     yield Fact(name="Could not be sent", value=number(shown.failed), live=f"{live}/failed")
     yield Fact(name="Remaining", value=number(shown.remaining), live=f"{live}/remaining")
     yield Fact(name="Batches", value=number(shown.batches))
