@@ -13,6 +13,7 @@ from retrier.api import (
     events,
     groups,
     imports,
+    message_views,
     messages,
     operations,
     policies,
@@ -33,6 +34,7 @@ FOLLOWING = (events.following,)
 """Routes that do not end: each has a place of its own (`LiveFeed`)."""
 
 WORKING = (
+    message_views.router,
     messages.router,
     archive.dead_router,
     messages.history_router,

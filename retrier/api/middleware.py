@@ -176,7 +176,9 @@ def _authority(origin: str) -> str | None:
 
 def _normalised(scope: Scope) -> Scope:
     path: str = scope["path"]
-    if path.startswith("/api/"):
+    # A slash that is encoded belongs to an id.
+    is_encoded = bytes(scope.get("raw_path") or b"/")[-3:].upper() == b"%2F"
+    if path.startswith("/api/") and not is_encoded:
         path = path.removesuffix("/")
     return {**scope, "path": path, "query_string": _lower_names(scope["query_string"])}
 

@@ -34,12 +34,13 @@ class ApiParts(FaceParts):
 
     `read_policies` makes a set of what would be the section `policies` of the settings, or raises
     ConfigurationError. `metrics` takes an Accept header and returns content type and text of a
-    scrape. `feed` serves who follows the event log. Requests that name none of `hosts` are refused.
+    scrape. `feed` serves who follows the event log. `instance` is the name of this one. Requests that name none of `hosts` are refused.
     """
 
     metrics: Callable[[str], tuple[str, bytes]]
     feed: LiveFeed
     read_policies: Callable[[object], PolicySet] = refuse_policies
+    instance: str = "retrier"
     hosts: Hosts = field(default_factory=Hosts)
     cache: AnswerCache = field(default_factory=AnswerCache)
     _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))

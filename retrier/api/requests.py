@@ -246,11 +246,19 @@ def _filter(query: Annotated[ListQuery, Depends()], ids: IdsQuery) -> Selection:
     return replace(read_filter(asked), modified=_range(query.modified), id_range=ids)
 
 
+_ALSO_CALLED = {
+    "processed_at": Sort.TIME_OF_FAILURE,
+    # A retry that was issued is the last change of a pending one.
+    "time_of_retry_request": Sort.MODIFIED,
+}
+"""What ServiceControl's clients call an order that is another one's here."""
+
+
 def _order(
     sort: Annotated[str, Query(description=f"one of: {', '.join(Sort)}")] = "",
     direction: Annotated[str, Query(description="asc or desc")] = "",
 ) -> Order:
-    known = Sort(sort) if sort in list(Sort) else Sort.TIME_SENT
+    known = Sort(sort) if sort in list(Sort) else _ALSO_CALLED.get(sort, Sort.TIME_SENT)
     return Order(sort=known, descending=direction != "asc")
 
 

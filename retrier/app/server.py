@@ -258,6 +258,7 @@ def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | N
         policies=lambda: parts.policies.in_force,
         read_policies=partial(read_policies, own_queues=name_settings_queues(parts.settings)),
         session_id=parts.session_id,
+        instance=parts.settings.instance,
         hosts=make_hosts(parts.settings.api),
     )
     api = create_api(api_parts, whole=page is not None)
