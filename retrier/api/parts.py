@@ -8,7 +8,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
 from retrier.api.live import LiveFeed
-from retrier.domain.hosts import Hosts
+from retrier.api.middleware import Callers
 from retrier.http.cache import AnswerCache
 from retrier.http.parts import FaceParts, refuse_policies
 from retrier.policy.policy_set import PolicySet
@@ -34,14 +34,14 @@ class ApiParts(FaceParts):
 
     `read_policies` makes a set of what would be the section `policies` of the settings, or raises
     ConfigurationError. `metrics` takes an Accept header and returns content type and text of a
-    scrape. `feed` serves who follows the event log. `instance` is the name of this one. Requests that name none of `hosts` are refused.
+    scrape. `feed` serves who follows the event log. `instance` is the name of this one. Requests of others than the `callers` are refused.
     """
 
     metrics: Callable[[str], tuple[str, bytes]]
     feed: LiveFeed
     read_policies: Callable[[object], PolicySet] = refuse_policies
     instance: str = "retrier"
-    hosts: Hosts = field(default_factory=Hosts)
+    callers: Callers = field(default_factory=Callers)
     cache: AnswerCache = field(default_factory=AnswerCache)
     _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))
 
