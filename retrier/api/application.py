@@ -12,12 +12,15 @@ from starlette.types import ASGIApp, Scope
 from retrier.api import (
     archive,
     breakers,
+    configuration,
+    edits,
     events,
     groups,
     imports,
     message_views,
     messages,
     operations,
+    platform,
     policies,
     recovery,
     redirects,
@@ -38,6 +41,7 @@ FOLLOWING = (events.following,)
 
 WORKING = (
     message_views.router,
+    groups.archived_router,
     messages.router,
     archive.dead_router,
     messages.history_router,
@@ -58,6 +62,9 @@ WORKING = (
     operations.steering_router,
     policies.router,
     streams.router,
+    configuration.router,
+    edits.router,
+    platform.router,
     service.router,
 )
 """Routes that use the database. Each request needs a place (`take_place`).
@@ -207,7 +214,7 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
         yield 503
     if path.startswith("/api") and method in _HARMLESS and path != "/api/events":
         yield 304
-    if "{" in path:
+    if "{" in path or "404" in operation["responses"]:
         yield 404
     if method not in _HARMLESS:
         yield from (403, 413)

@@ -172,5 +172,5 @@ def _answer(
     page: PageRequest,
     more: dict[str, str] | None = None,
 ) -> Response:
-    items = [view(each, parts.instance) for each in found.items]
+    items = [view(each, parts.configured.instance) for each in found.items]
     return answer(request, items, page_headers(request, page, found.total) | (more or {}))

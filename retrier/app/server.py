@@ -17,13 +17,14 @@ from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import PEER, RequestMiddleware
+from retrier.api.parts import Configured
 from retrier.app.parts import ANSWER_LIMIT, Parts, make_callers, make_gateway
 from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
 from retrier.http.parts import AT_WORK
-from retrier.settings import Role, name_settings_queues
+from retrier.settings import Role, Settings, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
 from retrier.web.application import create_page, warm_up
 from retrier.web.counts import PageCounts
@@ -277,8 +278,21 @@ def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | N
         policies=lambda: parts.policies.in_force,
         read_policies=partial(read_policies, own_queues=name_settings_queues(parts.settings)),
         session_id=parts.session_id,
-        instance=parts.settings.instance,
+        configured=_configured(parts.settings),
         callers=make_callers(parts.settings.api),
     )
     api = create_api(api_parts, whole=page is not None)
     return api if page is None else Faces(api, make_page(parts, api_parts, page))
+
+
+def _configured(settings: Settings) -> Configured:
+    ingestion, retention = settings.ingestion, settings.retention
+    return Configured(
+        instance=settings.instance,
+        broker="Embedded" if settings.broker.is_embedded else "RabbitMQ",
+        error_queues=tuple(each.queue for each in ingestion.error_queues),
+        log_queue=ingestion.forward_to,
+        log_level=settings.log.level,
+        resolved_kept=retention.resolved,
+        archived_kept=retention.archived,
+    )

@@ -210,3 +210,13 @@ def test_a_conversation_has_its_own_messages_only(api: Api) -> None:
     api.receive(failure(headers={"NServiceBus.RelatedTo": "talk-1"}))
 
     assert api.ids("conversations/talk-1") == [unique_id]
+
+
+@pytest.mark.parametrize(("told", "is_system"), [("true", True), ("True", True), ("", False)])
+def test_what_controls_an_endpoint_is_a_system_message(
+    api: Api, told: str, *, is_system: bool
+) -> None:
+    api.receive(failure(headers={"NServiceBus.ControlMessage": told}))
+
+    assert api.get("messages")[0]["is_system_message"] is is_system
+    assert api.get("errors")[0]["is_system_message"] is is_system
