@@ -258,6 +258,8 @@ _LISTS: frozenset[KeyPath] = frozenset(
         ("ingestion", "error_queues"),
         ("ingestion", "volatile_headers"),
         ("api", "allowed_hosts"),
+        ("api", "allowed_origins"),
+        ("api", "trusted_proxies"),
     }
 )
 
