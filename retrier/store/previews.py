@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import (
     MOST_NUMBERS,
@@ -221,6 +222,11 @@ class Preview:
     def lines(self, by: By) -> Sequence[PreviewLine]:
         """Return the largest counts, at most 50 of them."""
         return self.counts.get(by, ())
+
+    @property
+    def destinations(self) -> Sequence[str]:
+        """The queues to which most of them would go, those that are known."""
+        return [line.key for line in self.lines(By.DESTINATION) if line.key != NOT_KNOWN]
 
 
 def plan_of(request: RetryRequest, found: Preview) -> Plan:
