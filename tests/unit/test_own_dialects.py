@@ -9,7 +9,6 @@ from retrier.domain.dialects import by_name, recognise
 from retrier.domain.dialects.own import OwnDialect, as_text, resolve
 from retrier.domain.failed_message import FailureDetails
 from retrier.ingestion.parsing import QueueMapping
-from retrier.policy.patterns import LOOKED_AT, Extract
 from retrier.settings.dialects import DialectSection
 from tests.support.dialect_headers import NSB, properties
 from tests.support.raw_messages import delivery
@@ -147,9 +146,3 @@ def test_without_a_queue_it_lies_where_it_was_found_and_goes_nowhere():
     found = failure(delivery(HEADERS, queue="dead"), QueueMapping(queue="dead", own=own))
 
     assert (found.details.queue, found.details.destination) == ("dead", "")
-
-
-def test_a_pattern_looks_at_the_beginning_of_a_text():
-    assert Extract("(b+)$").find("a" * LOOKED_AT + "b") is None
-    assert Extract("(b+)").find("abb\ud800") == "bb"
-    assert Extract("x(y?)").find("x") is None

@@ -25,7 +25,7 @@ DECLARED = Declared(
         "attempts_reported": f"`{RETRIES}` + 1",
         "endpoint": f"`{ENDPOINT}`",
     },
-    comes_back="keeps headers through its own retries; with `celery.py` of Retrier it confirms",
+    comes_back="keeps headers through its own retries; with Retrier's module it confirms",
 )
 
 

@@ -35,7 +35,7 @@ DECLARED = Declared(
         "attempts_reported": "body: `options.retries` + 1",
         "time_sent": "body: `message_timestamp`",
     },
-    comes_back="writes no header; with the middleware of Retrier it confirms",
+    comes_back="writes no header; with Retrier's module it confirms",
 )
 
 
