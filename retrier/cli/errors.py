@@ -194,7 +194,7 @@ def _facts(found: Json) -> dict[str, object]:
         "destination": _destination(found),
         "to send it": None
         if found["destination"]
-        else "name a queue: retrier errors retry --destination, or retrier redirects",
+        else "name a queue (retrier retry --destination), or redirect its queue (retrier redirects set)",
         "endpoint": found["receiving_endpoint"]["name"],
         "host": found["receiving_endpoint"]["host"] or None,
         "process": found.get("process"),
