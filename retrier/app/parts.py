@@ -186,12 +186,20 @@ def make_mapping(
         volatile=(
             *(each.casefold() for each in settings.ingestion.volatile_headers),
             *(each.casefold() for each in queue.drop_headers),
+            *(each.casefold() for each in _stripped(settings)),
             escape((queue.stream_header or settings.ingestion.stream_header).casefold()),
         ),
         own_queues=frozenset(each.queue for each in settings.ingestion.error_queues),
         stream_order_header=settings.ingestion.stream_order_header,
+        destinations=queue.destinations,
+        own=tuple(each.dialect for each in settings.ingestion.dialects),
         exists=exists,
     )
+
+
+def _stripped(settings: Settings) -> tuple[str, ...]:
+    """Return what retries leave out for all dialects of the settings, whatever read the message."""
+    return tuple(each for own in settings.ingestion.dialects for each in own.strip)
 
 
 def _names(parts: Parts) -> WholeNames:
@@ -275,7 +283,8 @@ def make_processor(
         idle_wait=retries.idle_wait,
         keep_transient=retries.keep_transient,
         drop_headers={
-            each.queue: each.drop_headers for each in parts.settings.ingestion.error_queues
+            each.queue: (*each.drop_headers, *_stripped(parts.settings))
+            for each in parts.settings.ingestion.error_queues
         },
     )
     transport = AttendedTransport(parts.transport, progress)

@@ -163,6 +163,8 @@ def _row(item: Json) -> tuple[object, ...]:
 def _destination(item: Json) -> str | None:
     """Return where its retry goes, if it is not the queue where it failed."""
     destination = item["destination"]
+    if not destination:
+        return "not known"
     return None if destination == item["queue_address"] else destination
 
 
@@ -197,6 +199,9 @@ def _facts(found: Json) -> dict[str, object]:
         "resolution": found.get("resolution"),
         "queue": found["queue_address"],
         "destination": _destination(found),
+        "to send it": None
+        if found["destination"]
+        else "name a queue (retrier retry --destination), or redirect its queue (retrier redirects set)",
         "endpoint": found["receiving_endpoint"]["name"],
         "host": found["receiving_endpoint"]["host"] or None,
         "process": found.get("process"),

@@ -28,6 +28,7 @@ NONSENSE = {
     "database.upgrade": "maybe",
     "ingestion.error_queues": "[a",
     "ingestion.volatile_headers": "[a",
+    "ingestion.dialects": "[a",
     "api.allowed_hosts": "[a",
     "api.allowed_origins": "[a",
     "api.trusted_proxies": "[a",
