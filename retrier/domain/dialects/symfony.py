@@ -52,6 +52,8 @@ DECLARED = Declared(
 _ENVELOPE = b"Symfony\\Component\\Messenger\\Envelope"
 _SLASHED = re.compile(rb"\\(.)", re.DOTALL)
 _BEGINNING = 200
+_STAMP = b"SentToFailureTransportStamp"
+DROPPED_NEXT = " (in PHP's own format: if a retry of it fails, Symfony drops it)"
 
 
 class SymfonyDialect(Library):
@@ -161,9 +163,14 @@ def _read_serialised(body: bytes, queue: str) -> FailureDetails:
         endpoint=found.after("originalReceiverName"),
         message_type=found.class_after("message"),
         exception_type=found.after("exceptionClass"),
-        exception_message=found.after("exceptionMessage"),
+        exception_message=_warned(found.after("exceptionMessage"), found.text),
         attempts_reported=1 + max(counts) if counts else None,
     )
+
+
+def _warned(message: str | None, text: bytes) -> str | None:
+    """Say it where it is read before a retry: the stamp in the body cannot be left out."""
+    return f"{message or ''}{DROPPED_NEXT}".strip() if _STAMP in text else message
 
 
 def _plain(slashed: re.Match[bytes]) -> bytes:
