@@ -6,7 +6,9 @@ in silence: `{"selection": {"queue": "x"}, "selection": {"all": true}}` would me
 
 import json
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
 
 from anyio import to_thread
 from fastapi import Request, Response
@@ -15,8 +17,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retrier.api.answers import HEADERS, problem
-from retrier.api.origins import is_foreign, listed_origin, preflight, telling
-from retrier.domain.hosts import Hosts, Origin, Proxies, parse_host
+from retrier.api.origins import preflight, telling
+from retrier.domain.hosts import Hosts, Origin, Proxies, parse_host, parse_origin
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
 from retrier.http.problems import WrongField
@@ -120,6 +122,40 @@ _DIGITS = 18
 _FOREIGN = "A web page of another origin is not allowed to change anything."
 _TOO_LARGE = f"The body of a request has at most {LARGEST_BODY} bytes."
 _TOO_MANY = f"The body of a request in JSON has at most {MOST_COMMAS} commas."
+
+
+_OWN_SITE = frozenset({"same-origin", "none"})
+"""What a browser says of a page of ours, and of an address that a person has typed."""
+
+
+def listed_origin(headers: Headers, listed: AbstractSet[Origin]) -> str | None:
+    """Return the origin that a request names, as it writes it, if the settings list it."""
+    named = headers.getlist("origin")
+    if len(named) != 1 or parse_origin(named[0]) not in listed:
+        return None
+    return named[0]
+
+
+def is_foreign(headers: Headers) -> bool:
+    """Say whether a browser sends this for another site's page; other clients name no origin.
+
+    A browser sends a POST without a body without a preflight, so any page could ask for retries.
+    The Host was checked before, so an origin with the same host is a page of ours. A browser that
+    calls its page `same-origin` knows better than a Host that a proxy has rewritten, and no page
+    can make it say so. One that leaves the origin out still says how far away its page is.
+    """
+    origins, host = headers.getlist("origin"), headers.get("host", "").lower()
+    sites = [site.lower() for site in headers.getlist("sec-fetch-site")]
+    if origins:
+        return sites != ["same-origin"] and any(_authority(each) != host for each in origins)
+    return any(site not in _OWN_SITE for site in sites)
+
+
+def _authority(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 PEER = "retrier.peer"

@@ -171,7 +171,7 @@ def test_a_foreign_page_that_asks_first_is_told_nothing(idle: Api, origin: str) 
         ("/api/errors", "GET, HEAD, OPTIONS"),
         ("/api/pendingretries/resolve", "PATCH, OPTIONS"),
         ("/api/redirects/1", "PUT, DELETE, OPTIONS"),
-        ("/health", "GET, OPTIONS"),
+        ("/health", "GET, HEAD, OPTIONS"),
     ],
 )
 def test_each_address_tells_its_methods(idle: Api, path: str, methods: str) -> None:
