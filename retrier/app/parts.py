@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from retrier import __version__
 from retrier.api.live import LiveFeed
+from retrier.api.middleware import Callers
 from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.metrics import Metrics
 from retrier.app.policies import PolicySource
@@ -19,7 +20,7 @@ from retrier.app.queue_looks import LOOK_SECONDS, QueueLooks, WholeNames
 from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.dialects.accounts import have_none
-from retrier.domain.hosts import Hosts, parse_host
+from retrier.domain.hosts import Hosts, Proxies, parse_host, parse_network, parse_origin
 from retrier.domain.retention import SecondLook, find_ages
 from retrier.events.event import Emit
 from retrier.gateway import Archives, Gateway
@@ -108,6 +109,17 @@ def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
         error_queues=[each.queue for each in settings.ingestion.error_queues],
         staging_queue=settings.staging_queue,
         read_figures=CachedQuery(partial(read_figures, db.apart(1)), clock, _SCRAPE).read,
+    )
+
+
+def make_callers(api: Api) -> Callers:
+    """Return who may ask the API; the page is asked by its own pages only."""
+    origins = (parse_origin(each) for each in api.allowed_origins)
+    networks = (parse_network(each) for each in api.trusted_proxies)
+    return Callers(
+        hosts=make_hosts(api),
+        origins=frozenset(each for each in origins if each is not None),
+        proxies=Proxies(frozenset(each for each in networks if each is not None)),
     )
 
 

@@ -27,6 +27,7 @@ from retrier.cli import (
     retry,
     service,
     streams,
+    views,
 )
 from retrier.cli.command import command, make_app
 
@@ -118,7 +119,7 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "processor",
             "ledger",
         ),
-        "What is set": ("policies", "redirects", "breakers", "streams", "dialects"),
+        "What is set": ("policies", "redirects", "breakers", "streams", "views", "dialects"),
         "The service": ("run", "demo", "check", "verify", "db", "recover", "version", "help"),
     }
 )
@@ -169,6 +170,7 @@ app.add_typer(retry.given_up_app, name="errors")
 app.add_typer(imports.app, name="imports")
 app.add_typer(pending.app, name="pending")
 app.add_typer(redirects.app, name="redirects")
+app.add_typer(views.app, name="views")
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(streams.app, name="streams")
 app.add_typer(operations.steering_app, name="operations")

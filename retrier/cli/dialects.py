@@ -196,7 +196,7 @@ def _load_imports(api: ApiClient, queue: str | None) -> tuple[list[Any], int]:
                 f"The properties of the failed import {each['id']} are too large to be tried here: "
                 f"read it again (retrier imports retry), or delete it first."
             )
-        body, _ = api.body("imports", each["id"], "body")
+        body, *_ = api.body("imports", each["id"], "body")
         raw = b64decode(found["raw_properties"]["content"])
         messages.append(TriedMessage(queue=each["error_queue"], raw=raw, body=body))
     return messages, listed.total

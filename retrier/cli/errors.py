@@ -37,9 +37,11 @@ from retrier.cli.printer import (
     short_id,
 )
 from retrier.cli.selection import Conditions
+from retrier.cli.views import find_conditions
 from retrier.domain.classifiers import NO_REASON
 from retrier.domain.decision import AGAIN
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
+from retrier.domain.wire import PACKED, packed_as
 from retrier.errors import RequestRefused
 
 _MOST_ATTEMPTS = 50
@@ -114,7 +116,7 @@ def show_message(printer: Printer, found: Json) -> None:
     printer.block("exception message", exception["message"])
     printer.block("stack trace", exception["stack_trace"])
     attempts = found["processing_attempts"]
-    headers: Json = next((each["headers"] for each in attempts if "headers" in each), {})
+    headers = _headers(found)
     for title, values in (("properties", found["properties"]), ("headers", headers)):
         if values:
             printer.heading(title)
@@ -128,6 +130,11 @@ def show_message(printer: Printer, found: Json) -> None:
     printer.table(
         _GROUPS, [(short_id(g["id"]), g["type"], g["title"]) for g in found["failure_groups"]]
     )
+
+
+def _headers(found: Json) -> Json:
+    """Return the headers of the newest failure that has some."""
+    return next((each["headers"] for each in found["processing_attempts"] if "headers" in each), {})
 
 
 def _show_attempts(printer: Printer, attempts: Sequence[Json]) -> None:
@@ -210,6 +217,7 @@ def _facts(found: Json) -> dict[str, object]:
         "error queue": found["error_queue"],
         "dialect": found["dialect"],
         "body": f"{found['body_size']:,} bytes {found.get('content_type') or ''}".strip(),
+        "packed": _packed(found),
         "maybe copy of": found.get("maybe_copy_of"),
         "carries the stamps of": found.get("derived_from"),
         "stream": found.get("stream"),
@@ -316,6 +324,12 @@ class MessageFilters(Conditions):
         str | None,
         typer.Option("--message-id", metavar="ID", help="With exactly this id of its sender."),
     ] = None
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view", metavar="NAME", help="As this saved view says; other options come on top."
+        ),
+    ] = None
 
     def params(self, api: ApiClient) -> dict[str, str]:
         """Return the query parameters of the API. Raises BadParameter, RequestRefused."""
@@ -325,7 +339,8 @@ class MessageFilters(Conditions):
             "message_id": self.message_id,
         }
         parts = {name: str(value) for name, value in self.resolved(api).items()}
-        return parts | {name: value for name, value in more.items() if value}
+        own = parts | {name: value for name, value in more.items() if value}
+        return find_conditions(api, self.view) | own if self.view else own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,7 +400,7 @@ def list_errors(
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         conditions = wanted.params(api)
-        found = pages.fetch_messages(api, "errors", **conditions, **order.params())
+        found = pages.fetch_messages(api, "errors", **order.params(), **conditions)
         if service.as_json:
             printer.document({"total": found.total, "items": found.items})
         elif order.ids:
@@ -437,11 +452,20 @@ def _show_with_advice(printer: Printer, found: Json) -> None:
     Examples:
       retrier errors body 3f2b91c0
       retrier errors body 3f2b91c0 --output order.json
+      retrier errors body 3f2b91c0 --unpacked | jq .
     """
 )
 @command
 def body(
-    ctx: typer.Context, message_id: MessageId, service: CalledService, output: Output = None
+    ctx: typer.Context,
+    message_id: MessageId,
+    service: CalledService,
+    output: Output = None,
+    *,
+    unpacked: Annotated[
+        bool,
+        typer.Option("--unpacked", help="Without the gzip or deflate around it, 1 MiB at most."),
+    ] = False,
 ) -> None:
     """Print the body of a failed message, byte for byte.
 
@@ -451,14 +475,28 @@ def body(
     with service.open(ctx) as api:
         # Not every text is a unique id: bodies are also found by message id, which can be any text.
         whole = find_message_id(api, message_id) if is_short(message_id) else message_id
-        data, content_type = api.body("messages", whole, "body")
+        data, content_type, told = api.body("messages", whole, "body", unpacked=unpacked)
+    if told:
+        printer.note(told)
     if output is not None:
         write_bytes(output, data)
         printer.note(f"{counted(len(data), 'byte')} written to {output}")
     if service.as_json:
-        printer.document({"id": whole, "content_type": content_type, **_in_json(data, output)})
+        how = {"unpacked": told} if told else {}
+        content = {"content_type": content_type, **how, **_in_json(data, output)}
+        printer.document({"id": whole, **content})
     elif output is None:
         _print(printer, data)
+
+
+def _packed(found: Json) -> str | None:
+    """Return how its body is packed, and how it is read."""
+    packed = packed_as(found["properties"], _headers(found))
+    if packed not in PACKED:
+        return None
+    return (
+        f"{packed}: `retrier errors body {short_id(found['id'])} --unpacked` prints what is in it"
+    )
 
 
 @app.command(

@@ -262,6 +262,8 @@ _LISTS: frozenset[KeyPath] = frozenset(
         ("ingestion", "dialects"),
         ("ingestion", "volatile_headers"),
         ("api", "allowed_hosts"),
+        ("api", "allowed_origins"),
+        ("api", "trusted_proxies"),
     }
 )
 

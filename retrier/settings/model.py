@@ -16,6 +16,7 @@ from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.settings.dialects import DialectSection, find_dialect_clashes
 from retrier.settings.fields import (
     AllowedHost,
+    AllowedOrigin,
     BrokerUrls,
     Count,
     DatabaseUrl,
@@ -29,6 +30,7 @@ from retrier.settings.fields import (
     QueueName,
     Section,
     Size,
+    TrustedProxy,
     at_least,
     between,
     check_queue_name,
@@ -274,11 +276,13 @@ class Processor(Section):
 
 
 class Api(Section):
-    """Where the HTTP API listens (port 0: any free port), and the hosts that requests may name."""
+    """Where the HTTP API listens (port 0: any free port), and who may ask it."""
 
     host: LoopbackHost = "127.0.0.1"
     port: Annotated[Count, between(0, 65535)] = 33333
     allowed_hosts: tuple[AllowedHost, ...] = ()
+    allowed_origins: tuple[AllowedOrigin, ...] = ()
+    trusted_proxies: tuple[TrustedProxy, ...] = ()
 
 
 class Retention(Section):

@@ -156,6 +156,13 @@ WRONG_FILES = {
         "api.allowed_hosts[0]: must be a name or an address, such as retrier.example or "
         "retrier.example:8443, without scheme, path or wildcard, is *.example"
     ),
+    "api: {allowed_origins: ['*']}": (
+        "api.allowed_origins[0]: must be the origin of web pages, such as https://pulse.example or "
+        "http://pulse.example:9090, without path or wildcard, is *"
+    ),
+    "api: {trusted_proxies: [proxy]}": (
+        "api.trusted_proxies[0]: must be an address or a network, such as 10.0.0.7 or 10.0.0.0/8, is proxy"
+    ),
     "retention: {events: two weeks}": (
         "retention.events: must be a duration like 500ms, 30s, 5m, 1h or 7d, or off, is two weeks"
     ),

@@ -94,7 +94,7 @@ class NServiceBusDialect(Library):
             completed_steps=properties.text(COMPLETED_STEPS),
             stream_id=properties.text(STREAM),
             host=_host(properties),
-            host_id=_host_id(properties.text(HOST_ID)),
+            host_id=guid_of(properties.text(HOST_ID)),
             node=properties.text(INSTANCE),
         )
 
@@ -123,7 +123,7 @@ def _host(properties: Properties) -> str | None:
     return named or address.partition("@")[2] or None
 
 
-def _host_id(text: str | None) -> str | None:
+def guid_of(text: str | None) -> str | None:
     """Return it as a hyphenated GUID; NServiceBus writes the digits alone."""
     try:
         return str(UUID(text)) if text else None

@@ -1,5 +1,6 @@
 """retrier errors: lists, one message, its body."""
 
+import gzip
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -409,6 +410,19 @@ def test_a_body_comes_out_byte_for_byte(cli: CommandLine) -> None:
     (unique_id,) = cli.api.receive(failure(body=body))
 
     assert cli.run("errors", "body", unique_id[:8]).stdout_bytes == body
+
+
+def test_a_packed_body_is_named_and_unpacked_for_who_asks(cli: CommandLine) -> None:
+    packed = gzip.compress(b"order 4711")
+    (key,) = cli.api.receive(failure(body=packed, headers={"content-encoding": "gzip"}))
+
+    shown = cli.run("errors", "show", key).stdout
+    unpacked = cli.run("errors", "body", key, "--unpacked")
+
+    assert f"gzip: `retrier errors body {key[:8]} --unpacked`" in shown
+    assert cli.run("errors", "body", key).stdout_bytes == packed
+    assert unpacked.stdout == "order 4711"
+    assert unpacked.stderr.startswith("Unpacked from gzip: ")
 
 
 def test_an_empty_body_is_nothing(cli: CommandLine) -> None:
