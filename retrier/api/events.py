@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, R
 from starlette.types import Send
 
 from retrier.api.answers import HEADERS, Json, answer, encode, present, time
+from retrier.api.event_types import type_of
 from retrier.api.live import Relay
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import PageQuery, page_headers
@@ -100,7 +101,7 @@ _SEVERITIES = {
 
 def event(logged: LoggedEvent) -> Json:
     """Show one event; if it is about a message, that is the first of `related_to`."""
-    of_message = logged.unique_message_id is not None
+    category, event_type = type_of(logged.kind, is_of_message=logged.unique_message_id is not None)
     related = {
         "message": logged.unique_message_id,
         "operation": logged.operation_id,
@@ -114,8 +115,8 @@ def event(logged: LoggedEvent) -> Json:
             "severity": _SEVERITIES.get(logged.kind, "info"),
             "raised_at": time(logged.at),
             "related_to": [f"/{kind}/{key}" for kind, key in related.items() if key],
-            "category": "MessageFailures" if of_message else "Recoverability",
-            "event_type": "".join(word.capitalize() for word in logged.kind.split("_")),
+            "category": category,
+            "event_type": event_type,
             "who": logged.who,
             "details": logged.details,
         }

@@ -37,6 +37,7 @@ from retrier.cli.printer import (
     short_id,
 )
 from retrier.cli.selection import Conditions
+from retrier.cli.views import find_conditions
 from retrier.domain.classifiers import NO_REASON
 from retrier.domain.decision import AGAIN
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
@@ -162,6 +163,8 @@ def _row(item: Json) -> tuple[object, ...]:
 def _destination(item: Json) -> str | None:
     """Return where its retry goes, if it is not the queue where it failed."""
     destination = item["destination"]
+    if not destination:
+        return "not known"
     return None if destination == item["queue_address"] else destination
 
 
@@ -196,6 +199,9 @@ def _facts(found: Json) -> dict[str, object]:
         "resolution": found.get("resolution"),
         "queue": found["queue_address"],
         "destination": _destination(found),
+        "to send it": None
+        if found["destination"]
+        else "name a queue (retrier retry --destination), or redirect its queue (retrier redirects set)",
         "endpoint": found["receiving_endpoint"]["name"],
         "host": found["receiving_endpoint"]["host"] or None,
         "process": found.get("process"),
@@ -318,6 +324,12 @@ class MessageFilters(Conditions):
         str | None,
         typer.Option("--message-id", metavar="ID", help="With exactly this id of its sender."),
     ] = None
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view", metavar="NAME", help="As this saved view says; other options come on top."
+        ),
+    ] = None
 
     def params(self, api: ApiClient) -> dict[str, str]:
         """Return the query parameters of the API. Raises BadParameter, RequestRefused."""
@@ -327,7 +339,8 @@ class MessageFilters(Conditions):
             "message_id": self.message_id,
         }
         parts = {name: str(value) for name, value in self.resolved(api).items()}
-        return parts | {name: value for name, value in more.items() if value}
+        own = parts | {name: value for name, value in more.items() if value}
+        return find_conditions(api, self.view) | own if self.view else own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,7 +400,7 @@ def list_errors(
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         conditions = wanted.params(api)
-        found = pages.fetch_messages(api, "errors", **conditions, **order.params())
+        found = pages.fetch_messages(api, "errors", **order.params(), **conditions)
         if service.as_json:
             printer.document({"total": found.total, "items": found.items})
         elif order.ids:

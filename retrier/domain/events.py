@@ -74,6 +74,8 @@ KINDS = (
     "unarchive_asked",
     "unarchive_completed",
     "unarchive_refused",
+    "view_deleted",
+    "view_saved",
 )
 """What can be asked for; a test compares them with the documentation."""
 

@@ -102,7 +102,10 @@ def _keep_all(_header: str) -> bool:
     return False
 
 
-SETTABLE_TEXTS = frozenset({"content_type", "correlation_id"})
+SETTABLE_TEXTS = frozenset(
+    {"content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type"}
+    | {"app_id"}
+)
 """The text fields that an edit may set."""
 
 
@@ -110,14 +113,14 @@ SETTABLE_TEXTS = frozenset({"content_type", "correlation_id"})
 class Edit:
     """A change of raw properties that leaves everything it does not name byte-identical.
 
-    `set_fields` takes `delivery_mode` and `priority` as numbers, and the fields of SETTABLE_TEXTS;
-    field names are AMQP's, in lower case with underscores. A header that is set replaces all
+    `set_fields` takes `delivery_mode`, `priority` and `timestamp` as numbers, and the fields of
+    SETTABLE_TEXTS; field names are AMQP's, in lower case with underscores. A header that is set replaces all
     headers of that name. Codecs cache the answers of `drop_headers`: it must give the same one for
     a name each time.
     """
 
     drop_headers: Callable[[str], bool] = _keep_all
-    set_headers: Mapping[str, str] = field(default_factory=dict)
+    set_headers: Mapping[str, str | int] = field(default_factory=dict)
     drop_fields: frozenset[str] = frozenset()
     set_fields: Mapping[str, int | str] = field(default_factory=dict)
 

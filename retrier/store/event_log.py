@@ -126,6 +126,44 @@ class LoggedEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One event as the plot of the page marks it."""
+
+    event_id: int
+    at: datetime
+    kind: str
+    text: str
+    operation_id: str | None
+
+
+MARKED = (
+    "breaker_closed",
+    "breaker_opened",
+    "canary_failed",
+    "operation_cancelled",
+    "operation_paused",
+    "operation_resumed",
+    "retry_asked",
+    "stream_released",
+)
+"""What stops or lets go more than one message, and each retry that was asked for."""
+
+
+@reading
+def list_marks(tx: Transaction, after: int, until: int) -> Sequence[Mark]:
+    """Return the events with numbers above `after`, up to `until`, that the plot marks.
+
+    Read by number: no index has their kinds. Raises DatabaseUnavailable.
+    """
+    query = (
+        select(events.event_id, events.at, events.kind, events.text, events.operation_id)
+        .where(events.event_id > after, events.event_id <= until, events.kind.in_(MARKED))
+        .order_by(events.event_id)
+    )
+    return [Mark(**row) for row in tx.execute(query).mappings()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
     """Which events are wanted: those that meet every condition that is set; None is any.
 

@@ -59,7 +59,7 @@ STAGES = {
 
 def _pages_about(why: str, known: Snapshot) -> Mapping[str, str]:
     """Return the pages of breakers and streams if a reason to wait is about such a thing."""
-    names = (f"`{each.key.name}`" for each in known.breakers.waiting)
+    names = (f"“{each.key.name}”" for each in known.breakers.waiting)
     found = {"Breakers": "/breakers"} if any(name in why for name in names) else {}
     return found | ({"Streams": "/streams?held=1"} if tells_held(why) else {})
 

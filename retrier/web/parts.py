@@ -58,6 +58,7 @@ MENUS = (
     NavigationMenu(
         name="Service",
         links=(
+            NavigationLink(path="/views", name="Views"),
             NavigationLink(path="/redirects", name="Redirects"),
             NavigationLink(path="/policies", name="Policies"),
             NavigationLink(path="/processor", name="Processor"),

@@ -124,7 +124,7 @@ def test_an_event_has_what_clients_of_servicecontrol_read(api: Api) -> None:
     assert {name: item[name] for name in ("severity", "category", "event_type")} == {
         "severity": "info",
         "category": "Recoverability",
-        "event_type": "RetryAsked",
+        "event_type": "MessagesSubmittedForRetry",
     }
     assert item["raised_at"].endswith("Z")
     assert isinstance(item["id"], str)

@@ -76,6 +76,18 @@ def test_a_list_says_where_retries_go_if_one_goes_elsewhere(cli: CommandLine) ->
     assert {line[place:].split("  ")[0] for line in lines} == {"", "review"}
 
 
+def test_a_destination_that_is_not_known_is_said_with_the_ways_out(cli: CommandLine) -> None:
+    (key,) = cli.api.receive(failure(queue="failed", destination=""))
+
+    header, line = cli.lines("errors", "list")
+    sheet = "\n".join(cli.lines("errors", "show", key))
+
+    assert line[header.index("destination") :].startswith("not known")
+    assert "not known" in sheet
+    assert "retrier errors retry --destination" not in sheet
+    assert "--destination" in sheet
+
+
 def test_columns_of_a_plain_list_are_aligned(cli: CommandLine) -> None:
     cli.api.receive(failure(queue="orders"), failure(queue="q"))
 

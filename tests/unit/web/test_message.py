@@ -553,7 +553,7 @@ class TestWhatItWaitsFor:
 
         html = web.get(f"/messages/{key}")
 
-        assert "<b>Waits</b><div><bdi>`orders` is held by " in html
+        assert "<b>Waits</b><div><bdi>“orders” is held by " in html
         assert 'href="/breakers">Breakers' in html
         assert "It waits for a person." not in html
 

@@ -343,7 +343,7 @@ class TestWhereToLook:
 
         html = web.get(f"/operations/{made.operation_id}")
 
-        assert "`orders` answers nothing since" in html
+        assert "“orders” answers nothing since" in html
         assert 'Look at: <a href="/breakers">Breakers</a><' in html
 
     def test_one_that_waits_for_a_stream_leads_to_the_streams(self, web: Web) -> None:
