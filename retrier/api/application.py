@@ -6,15 +6,21 @@ from types import MappingProxyType
 from typing import Any
 
 from fastapi import Depends, FastAPI
+from starlette.routing import Match
+from starlette.types import ASGIApp, Scope
 
 from retrier.api import (
     archive,
     breakers,
+    configuration,
+    edits,
     events,
     groups,
     imports,
+    message_views,
     messages,
     operations,
+    platform,
     policies,
     recovery,
     redirects,
@@ -25,6 +31,7 @@ from retrier.api import (
 )
 from retrier.api.answers import add_handlers
 from retrier.api.middleware import RequestMiddleware, refuse_members_that_stand_twice, refuse_strays
+from retrier.api.origins import METHODS
 from retrier.api.parts import ApiParts, take_place
 
 WATCHING = (service.watching,)
@@ -34,6 +41,8 @@ FOLLOWING = (events.following,)
 """Routes that do not end: each has a place of its own (`LiveFeed`)."""
 
 WORKING = (
+    message_views.router,
+    groups.archived_router,
     messages.router,
     archive.dead_router,
     messages.history_router,
@@ -55,6 +64,9 @@ WORKING = (
     policies.router,
     streams.router,
     views.router,
+    configuration.router,
+    edits.router,
+    platform.router,
     service.router,
 )
 """Routes that use the database. Each request needs a place (`take_place`).
@@ -160,6 +172,19 @@ class DescribedApi(FastAPI):
             _complete(super().openapi())
         return self.openapi_schema or {}
 
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return all of it, with ours around the answer to an error that nobody expected, too."""
+        parts: ApiParts = self.state.parts
+        return RequestMiddleware(super().build_middleware_stack(), parts.callers, self.methods_of)
+
+    def methods_of(self, scope: Scope) -> list[str]:
+        """Return the methods that an address has; OPTIONS is one of each that has another."""
+        found = [method for method in METHODS if self._has({**scope, "method": method})]
+        return [*found, "OPTIONS"] if found else []
+
+    def _has(self, scope: Scope) -> bool:
+        return any(route.matches(scope)[0] is Match.FULL for route in self.router.routes)
+
 
 def _complete(document: Document) -> None:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
@@ -192,7 +217,7 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
         yield 503
     if path.startswith("/api") and method in _HARMLESS and path != "/api/events":
         yield 304
-    if "{" in path:
+    if "{" in path or "404" in operation["responses"]:
         yield 404
     if method not in _HARMLESS:
         yield from (403, 413)
@@ -223,7 +248,6 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     )
     api.state.parts = parts
     add_handlers(api)
-    api.add_middleware(RequestMiddleware, hosts=parts.hosts)
     for router in WATCHING:
         api.include_router(router)
     for router in FOLLOWING if whole else ():

@@ -18,6 +18,7 @@ from retrier.api.requests import (
     NamedIds,
     PageQuery,
     RequestContext,
+    WellNamedIds,
     page_headers,
     read_range,
 )
@@ -191,7 +192,7 @@ _GROUP = "/recoverability/groups/{group_id}/errors"
 
 @router.patch("/errors/archive", status_code=202)
 @router.post("/errors/archive", status_code=202)
-def archive_messages(ids: NamedIds, context: InContext) -> Response:
+def archive_messages(ids: WellNamedIds, context: InContext) -> Response:
     """Archive the messages with these ids."""
     return act_on_ids(context, Act.ARCHIVE, ids)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 from urllib.parse import unquote_plus
@@ -28,6 +29,7 @@ from retrier.domain.classifiers import CLASSIFIERS, GroupKey
 from retrier.domain.comments import LONGEST, Comment, CommentRefusal
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState, RetryType
+from retrier.domain.selection import Selection
 from retrier.domain.text import IdRange
 from retrier.http.filters import read_time
 from retrier.http.problems import WrongField
@@ -38,6 +40,7 @@ from retrier.store.groups import (
     WantedGroups,
     add_archives,
     add_retries,
+    count_archived_groups,
     count_groups,
     find_group,
     find_groups,
@@ -111,6 +114,7 @@ def _request_id(finished: RetryOperation) -> str:
 router = APIRouter(prefix="/api/recoverability", tags=["groups"])
 
 _UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
+_ARCHIVED = frozenset({FailedMessageStatus.ARCHIVED})
 _NO_FILTER = ("", "undefined")
 """What clients send if they want no filter."""
 
@@ -172,6 +176,7 @@ def get_groups(
 
     With `id_prefix`: all groups whose id begins so, with or without messages and retries.
     """
+    classifier = _known(classifier)
     if ids is not None:
         found = _find(parts, classifier, ids, page)
     else:
@@ -180,6 +185,40 @@ def get_groups(
         retried = add_retries(parts.db, counted, classifier, title)
         found = wanted.page_of(add_archives(parts.db, retried, classifier, title), page)
     return answer(request, _show(parts, found.items), page_headers(request, page, found.total))
+
+
+archived_router = APIRouter(prefix="/api", tags=["groups"])
+
+
+@archived_router.get("/errors/groups")
+@archived_router.get("/errors/groups/{classifier}")
+def get_archived_groups(
+    request: Request, parts: Parts, classifier: str = CLASSIFIERS[0]
+) -> Response:
+    """List the groups with archived messages, and how many."""
+    known = _known(classifier)
+    count = partial(count_archived_groups, parts.db, known)
+    is_known = known in CLASSIFIERS
+    found = parts.cache.get(("archived groups", known), count) if is_known else count()
+    comments = comments_of(parts.db, found)
+    items = [archived_group(each) | comments.get(each.group.group_id, {}) for each in found]
+    return answer(request, items, {TOTAL_COUNT: str(len(items))})
+
+
+@archived_router.get("/archive/groups/id/{group_id}")
+def get_archived_group(request: Request, group_id: str, parts: Parts) -> Response:
+    """Return one group with its archived messages counted; 404 if it has none."""
+    found = find_group(parts.db, group_id, Selection(statuses=_ARCHIVED, group=group_id))
+    if found is None or found.count == 0:
+        return problem(404, f"No group with archived messages has the id {group_id[:100]}.")
+    comment = comments_of(parts.db, [found]).get(found.group.group_id, {})
+    return answer(request, archived_group(found) | comment)
+
+
+def _known(classifier: str) -> str:
+    """Return the name of a classifier as it is written here, in whatever case it was asked for."""
+    names = {each.casefold(): each for each in CLASSIFIERS}
+    return names.get(classifier.casefold(), classifier)
 
 
 @router.get("/groups/id/{group_id}")
@@ -268,13 +307,22 @@ def group(counted: GroupCount) -> Json:
     )
 
 
+def archived_group(counted: GroupCount) -> Json:
+    """Show a group and the count of its archived messages, for which nobody decides anything."""
+    shown = group(counted)
+    names = ("id", "title", "type", "count", "first", "last")
+    return {name: shown[name] for name in names if name in shown}
+
+
 def group_operation(counted: GroupCount) -> Json:
     """Show a group and its retry or archive; `operation_status` is always there.
 
     One that is over is shown as such until a person acknowledges it; then only when it ended.
     """
-    if counted.archive is not None:
-        return group(counted) | _IDLE | archive_of_group(counted.archive)
+    archive = counted.archive
+    if archive is not None:
+        done = _closed(counted, archive.done, archive.created_at) if archive.completed_at else {}
+        return group(counted) | _IDLE | archive_of_group(archive) | done
     retry = counted.operation
     if retry is None:
         return group(counted) | _IDLE
@@ -284,11 +332,21 @@ def group_operation(counted: GroupCount) -> Json:
     if retry.acknowledged_at is not None:
         return group(counted) | _IDLE | ended
     to_see = {"operation_failed": is_failed(retry), "need_user_acknowledgement": True}
-    return group(counted) | _running(retry) | ended | to_see
+    closed = _closed(counted, retry.forwarded, retry.created_at)
+    return group(counted) | _running(retry) | ended | to_see | closed
+
+
+def _closed(counted: GroupCount, processed: int, asked_at: datetime) -> Json:
+    """Show, of a group that has no unresolved message left, how many its retry or archive was about.
+
+    ServicePulse shows that number when it is over. Nothing of it failed after it was asked for.
+    """
+    return {} if counted.count else {"count": processed, "last": time(asked_at)}
 
 
 def _running(shown: RetryOperation) -> Json:
-    done = shown.total - shown.remaining
+    is_cancelled = shown.state is RetryOperationState.CANCELLED
+    done = shown.forwarded if is_cancelled else shown.total - shown.remaining
     return present(
         {
             "operation_id": shown.operation_id,

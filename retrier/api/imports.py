@@ -22,7 +22,14 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.requests import IdsQuery, InContext, PageQuery, page_headers
+from retrier.api.requests import (
+    UNPACKED,
+    IdsQuery,
+    InContext,
+    PageQuery,
+    UnpackedWanted,
+    page_headers,
+)
 from retrier.api.selections import PlanQuery, named_plan, refuse_plan
 from retrier.domain.failed_imports import (
     Became,
@@ -37,6 +44,7 @@ from retrier.domain.failed_imports import (
 )
 from retrier.domain.retry_operation import OF_ANOTHER, READ_AGAIN, hash_words
 from retrier.domain.text import jsonable
+from retrier.domain.wire import packed_as, unpack
 from retrier.imports import WrongQueue
 from retrier.store.imports import (
     ImportDetails,
@@ -179,8 +187,10 @@ def get_import(request: Request, import_id: str, parts: Parts) -> Response:
 
 
 @router.get("/{import_id}/body")
-def get_import_body(request: Request, import_id: str, parts: Parts) -> Response:
-    """Return its body as it came; 204 if it is empty."""
+def get_import_body(
+    request: Request, import_id: str, parts: Parts, *, unpacked: UnpackedWanted
+) -> Response:
+    """Return its body as it came, or unpacked if `unpacked=yes` asks for it; 204 if it is empty."""
     body = find_import_body(parts.db, import_id)
     if body is None:
         return _unknown(parts, import_id)
@@ -192,7 +202,13 @@ def get_import_body(request: Request, import_id: str, parts: Parts) -> Response:
         "Content-Disposition": "attachment",
         "Content-Security-Policy": "sandbox; default-src 'none'",
     }
-    return revalidated(request, body, sha256(body).hexdigest(), headers)
+    tag = sha256(body).hexdigest()
+    if not unpacked:
+        return revalidated(request, body, tag, headers)
+    found = find_import(parts.db, import_id, parts.codec)
+    packed = "" if found is None else packed_as(found.fields, found.headers)
+    shown = unpack(body, len(body), packed)
+    return revalidated(request, shown.content, f"{tag}-unpacked", {**headers, UNPACKED: shown.note})
 
 
 @router.post("/retry", status_code=202)

@@ -14,6 +14,7 @@ from retrier.cli import (
     archives,
     breakers,
     database,
+    dialects,
     events,
     groups,
     imports,
@@ -118,7 +119,7 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "processor",
             "ledger",
         ),
-        "What is set": ("policies", "redirects", "breakers", "streams", "views"),
+        "What is set": ("policies", "redirects", "breakers", "streams", "views", "dialects"),
         "The service": ("run", "demo", "check", "verify", "db", "recover", "version", "help"),
     }
 )
@@ -176,6 +177,7 @@ app.add_typer(operations.steering_app, name="operations")
 app.add_typer(operations.batches_app, name="batches")
 app.add_typer(archives.app, name="archive-operations")
 app.add_typer(policies.app, name="policies")
+app.add_typer(dialects.app, name="dialects")
 app.add_typer(database.app, name="db")
 
 

@@ -41,6 +41,7 @@ from retrier.cli.views import find_conditions
 from retrier.domain.classifiers import NO_REASON
 from retrier.domain.decision import AGAIN
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
+from retrier.domain.wire import PACKED, packed_as
 from retrier.errors import RequestRefused
 
 _MOST_ATTEMPTS = 50
@@ -115,7 +116,7 @@ def show_message(printer: Printer, found: Json) -> None:
     printer.block("exception message", exception["message"])
     printer.block("stack trace", exception["stack_trace"])
     attempts = found["processing_attempts"]
-    headers: Json = next((each["headers"] for each in attempts if "headers" in each), {})
+    headers = _headers(found)
     for title, values in (("properties", found["properties"]), ("headers", headers)):
         if values:
             printer.heading(title)
@@ -129,6 +130,11 @@ def show_message(printer: Printer, found: Json) -> None:
     printer.table(
         _GROUPS, [(short_id(g["id"]), g["type"], g["title"]) for g in found["failure_groups"]]
     )
+
+
+def _headers(found: Json) -> Json:
+    """Return the headers of the newest failure that has some."""
+    return next((each["headers"] for each in found["processing_attempts"] if "headers" in each), {})
 
 
 def _show_attempts(printer: Printer, attempts: Sequence[Json]) -> None:
@@ -157,6 +163,8 @@ def _row(item: Json) -> tuple[object, ...]:
 def _destination(item: Json) -> str | None:
     """Return where its retry goes, if it is not the queue where it failed."""
     destination = item["destination"]
+    if not destination:
+        return "not known"
     return None if destination == item["queue_address"] else destination
 
 
@@ -191,6 +199,9 @@ def _facts(found: Json) -> dict[str, object]:
         "resolution": found.get("resolution"),
         "queue": found["queue_address"],
         "destination": _destination(found),
+        "to send it": None
+        if found["destination"]
+        else "name a queue (retrier retry --destination), or redirect its queue (retrier redirects set)",
         "endpoint": found["receiving_endpoint"]["name"],
         "host": found["receiving_endpoint"]["host"] or None,
         "process": found.get("process"),
@@ -206,6 +217,7 @@ def _facts(found: Json) -> dict[str, object]:
         "error queue": found["error_queue"],
         "dialect": found["dialect"],
         "body": f"{found['body_size']:,} bytes {found.get('content_type') or ''}".strip(),
+        "packed": _packed(found),
         "maybe copy of": found.get("maybe_copy_of"),
         "carries the stamps of": found.get("derived_from"),
         "stream": found.get("stream"),
@@ -440,11 +452,20 @@ def _show_with_advice(printer: Printer, found: Json) -> None:
     Examples:
       retrier errors body 3f2b91c0
       retrier errors body 3f2b91c0 --output order.json
+      retrier errors body 3f2b91c0 --unpacked | jq .
     """
 )
 @command
 def body(
-    ctx: typer.Context, message_id: MessageId, service: CalledService, output: Output = None
+    ctx: typer.Context,
+    message_id: MessageId,
+    service: CalledService,
+    output: Output = None,
+    *,
+    unpacked: Annotated[
+        bool,
+        typer.Option("--unpacked", help="Without the gzip or deflate around it, 1 MiB at most."),
+    ] = False,
 ) -> None:
     """Print the body of a failed message, byte for byte.
 
@@ -454,14 +475,28 @@ def body(
     with service.open(ctx) as api:
         # Not every text is a unique id: bodies are also found by message id, which can be any text.
         whole = find_message_id(api, message_id) if is_short(message_id) else message_id
-        data, content_type = api.body("messages", whole, "body")
+        data, content_type, told = api.body("messages", whole, "body", unpacked=unpacked)
+    if told:
+        printer.note(told)
     if output is not None:
         write_bytes(output, data)
         printer.note(f"{counted(len(data), 'byte')} written to {output}")
     if service.as_json:
-        printer.document({"id": whole, "content_type": content_type, **_in_json(data, output)})
+        how = {"unpacked": told} if told else {}
+        content = {"content_type": content_type, **how, **_in_json(data, output)}
+        printer.document({"id": whole, **content})
     elif output is None:
         _print(printer, data)
+
+
+def _packed(found: Json) -> str | None:
+    """Return how its body is packed, and how it is read."""
+    packed = packed_as(found["properties"], _headers(found))
+    if packed not in PACKED:
+        return None
+    return (
+        f"{packed}: `retrier errors body {short_id(found['id'])} --unpacked` prints what is in it"
+    )
 
 
 @app.command(

@@ -66,9 +66,14 @@ def _comment_row(item: Json) -> tuple[object, ...]:
 
 
 def _group_row(item: Json, apart: Iterable[str]) -> tuple[object, ...]:
-    counts = (f"{item[name]:,}" for name in ("count", *apart))
+    counts = (f"{each:,}" for each in (_unresolved(item), *(item[name] for name in apart)))
     times = (minute(item[name]) if name in item else "" for name in ("first_seen", "last"))
     return short_id(item["id"]), *counts, *times
+
+
+def _unresolved(item: Json) -> int:
+    """Return how many messages wait; the count of a group that is over is what its retry was about."""
+    return sum(int(item[name]) for name in ("manual", "scheduled", "dead"))
 
 
 def _retry(item: Json) -> str:
@@ -174,7 +179,7 @@ _NONE_MATCHES = "no group with an unresolved message matches"
 
 
 def _show_page(printer: Printer, found: Listing, nothing: str) -> None:
-    shown = [each for each in found.items if each["count"] or _is_under_way(each)]
+    shown = [each for each in found.items if _unresolved(each) or _is_under_way(each)]
     over = len(found.items) - len(shown)
     if shown:
         show_groups(printer, shown)

@@ -25,7 +25,7 @@ from retrier.cli.command import (
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.domain.outcomes import OUTCOME_WORDS, RetryOutcome, outcomes_to_show
-from retrier.domain.retry_operation import HIGHEST_RATE
+from retrier.domain.retry_operation import HIGHEST_RATE, name_skipped
 
 _OPERATIONS = (
     Column(title="id"),
@@ -85,7 +85,7 @@ def show_operation(printer: Printer, found: Json) -> None:
             "total": found["total"],
             "sent": found["forwarded"],
             **{OUTCOME_WORDS[each]: count for each, count in _shown_outcomes(found).items()},
-            "skipped": found["skipped"],
+            name_skipped(found["state"]): found["skipped"],
             "failed": found["failed"],
             "dead, left out": found.get("dead_left_out") or None,
             "remaining": found["remaining"],
@@ -104,7 +104,8 @@ def show_outcome(printer: Printer, found: Json) -> None:
     What became of what it sent belongs to it: a message that is sent back may fail again.
     """
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
-    words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
+    named = {"skipped": name_skipped(found["state"]), "failed": "failed"}
+    words += [f"{found[name]:,} {word}" for name, word in named.items() if found[name]]
     reason = f": {found['reason']}" if found.get("reason") else ""
     state = "" if found["state"] == "completed" else f"{found['state']}: "
     became = [f"{count:,} {OUTCOME_WORDS[each]}" for each, count in _shown_outcomes(found).items()]
@@ -244,8 +245,8 @@ def describe_standing(found: Json) -> str:
     """Say in one sentence how far an operation is, and why it waits."""
     state = "being cancelled" if _is_ending(found) else found["state"]
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
-    names = ("skipped", "failed", "scheduled")
-    words += [f"{found[name]:,} {name}" for name in names if found.get(name)]
+    named = {"skipped": name_skipped(found["state"]), "failed": "failed", "scheduled": "scheduled"}
+    words += [f"{found[name]:,} {word}" for name, word in named.items() if found.get(name)]
     if found.get("rate") is not None:
         words.append(f"{found['rate']:,} a second at most")
     return f"{state}; {', '.join(words)}"

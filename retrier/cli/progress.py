@@ -22,6 +22,7 @@ from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import ExitCode, Tools
 from retrier.cli.printer import Printer, short_id
 from retrier.clock import Clock
+from retrier.domain.retry_operation import name_skipped
 from retrier.errors import ServiceUnavailable
 
 EVERY = 5.0
@@ -149,8 +150,8 @@ class _Lines:
 
 def _how_far(found: Json, rate: float, watched: Watched) -> str:
     text = f"{found[watched.counted]:,} of {found['total']:,} {watched.words}"
-    names = [name for name in ("skipped", "failed") if found.get(name)]
-    text += "".join(f", {found[name]:,} {name}" for name in names)
+    named = {"skipped": name_skipped(found["state"]), "failed": "failed"}
+    text += "".join(f", {found[name]:,} {word}" for name, word in named.items() if found.get(name))
     if rate <= 0 or not found["remaining"] or is_held(found):
         return text
     return f"{text}, {rate:,.0f}/s, {found['remaining'] / rate:,.0f} s left"

@@ -35,7 +35,9 @@ CONDITIONS: Mapping[ViewList, frozenset[str]] = {
         *("failed_to", "attempts_at_least", "disposition", "archived_by", "operation", "outcome"),
     },
     ViewList.GROUPS: _ORDER | {"by", "text", "since"},
-    ViewList.EVENTS: frozenset({"kind", "operation", "message"}),
+    ViewList.EVENTS: frozenset(
+        {"kind", "who", "people", "routine", "since", "until", "operation", "message"}
+    ),
     ViewList.ARCHIVED: frozenset({"text", "queue", "group", "by"}),
     ViewList.PENDING: frozenset({"queue", "operation", "older"}),
 }

@@ -17,12 +17,13 @@ from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.streams import Stream
-from retrier.errors import DatabaseUnavailable, RetrierError
+from retrier.errors import DatabaseUnavailable, RetrierError, TablesMissing
 from retrier.http.cache import Pace
+from retrier.http.problems import STARTING
 from retrier.store.archive_lists import find_archive_operation, list_open_archives
 from retrier.store.breaker_lists import SeenByPeople, show_breakers
 from retrier.store.engine.database import Database
-from retrier.store.event_log import Mark, find_newest_event
+from retrier.store.event_log import Mark, list_newest_told
 from retrier.store.figures import (
     CauseCount,
     CauseFacts,
@@ -198,7 +199,8 @@ class Snapshot:
     `up_to` is the failure number up to which failures are counted. `groups` are by classifier,
     newest failure first. `operations` are the retries alive and the last ones that are over.
     `breakers` and `streams` are what makes messages wait. `minutes` are those of a day, `hours` what
-    was before them, `marks` the events that the plot shows.
+    was before them, `marks` the events that the plot shows. `told` are the ids of the newest events
+    that are not routine, newest first.
     `archives` are archive operations that are open, or were a moment ago.
     `messages` are the marks of those whose pages are open.
     `version` is that of the texts which tabs were sent from it.
@@ -207,7 +209,7 @@ class Snapshot:
     at: datetime
     taken: float
     up_to: int
-    last_event: int
+    told: tuple[int, ...]
     causes: Mapping[int, CauseCount]
     groups: Groups
     queues: Sequence[CountLine]
@@ -354,6 +356,12 @@ def newest(operations: Iterable[RetryOperation]) -> Mapping[str, RetryOperation]
 QUICK = 0.1
 """Seconds: a count that takes no longer is made when a page asks for it."""
 _FACTS_AT_ONCE = 5_000
+_MOST_TOLD = 51
+"""Events that an open log counts as new at most: a page of them, and one more."""
+_LOOK_BACK = 1_000
+"""Ids of the log that each look goes through: more than commits in the wrong order are apart."""
+_LOOK_FAR_BACK = 10_000
+"""The same at the start, for logs that were opened before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,7 +464,7 @@ class PageCounts:
             try:
                 self._count_all() if whole else self._count_new()
             except RetrierError as error:
-                self._note_trouble(str(error))
+                self._note_trouble(STARTING if isinstance(error, TablesMissing) else str(error))
                 raise
 
     def _is_to_be_made(self) -> bool:
@@ -486,7 +494,7 @@ class PageCounts:
             at=found.at,
             taken=began,
             up_to=found.up_to,
-            last_event=find_newest_event(self._db) if last is None else last.last_event,
+            told=self._look_at_log(_LOOK_FAR_BACK) if last is None else last.told,
             causes=causes,
             groups=count_groups(causes, self._facts),
             queues=count_queues(causes, self._facts),
@@ -521,7 +529,7 @@ class PageCounts:
         news = replace(
             last,
             up_to=max(last.up_to, found.up_to),
-            last_event=find_newest_event(self._db),
+            told=self._look_at_log(_LOOK_BACK),
             causes=causes,
             groups=count_groups(causes, self._facts) if found.causes else last.groups,
             queues=count_queues(causes, self._facts) if found.causes else last.queues,
@@ -536,6 +544,15 @@ class PageCounts:
         )
         self._keep(news)
         self._news = self._done(began)
+
+    def _look_at_log(self, look_back: int) -> tuple[int, ...]:
+        """Return the ids of the newest events; what was seen before stays, however much came since.
+
+        Each look goes back: on PostgreSQL a lower id may be committed later.
+        """
+        known = () if self._snapshot is None else self._snapshot.told
+        found = list_newest_told(self._db, _MOST_TOLD, look_back)
+        return tuple(sorted({*known, *found}, reverse=True)[:_MOST_TOLD])
 
     def _ended(self, last: Snapshot, alive: ProcessorState) -> Mapping[str, RetryOperation]:
         """Return the operations that were alive a moment ago as they ended."""

@@ -31,7 +31,7 @@ def live_values(found: Snapshot, trouble: Trouble | None) -> dict[str, str]:
         "counted-at": iso(found.at),
         "trouble": "" if trouble is None else sentence(trouble.reason),
         "failures": str(found.up_to),
-        "events": str(found.last_event),
+        "events": " ".join(map(str, found.told)),
         "imports": str(found.others.imports),
         **{key: number(count) for key, count in found.waiting.items()},
         **dict(_of_needs(found)),

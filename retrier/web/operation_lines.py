@@ -10,6 +10,7 @@ from retrier.domain.retry_operation import (
     CanaryState,
     RetryOperation,
     RetryOperationState,
+    name_skipped,
 )
 from retrier.domain.schedule import Schedule
 from retrier.domain.wait_reasons import CLEAR, Obstacles, estimate_end, why_it_waits
@@ -37,6 +38,7 @@ class OperationLine:
     is_standing: bool = False
     is_paused: bool = False
     limit: int | None = None
+    came_back: int = 0
 
 
 def operation_line(
@@ -67,6 +69,7 @@ def operation_line(
         is_standing=shown.is_standing,
         is_paused=shown.state is RetryOperationState.PAUSED and not shown.cancel_asked,
         limit=shown.limit,
+        came_back=shown.outcomes.came_back,
     )
 
 
@@ -153,6 +156,6 @@ def _words_ended(shown: RetryOperation) -> Iterator[str]:
     for outcome, count in shown.outcomes_shown.items():
         yield f"{number(count)} {OUTCOME_WORDS[outcome]}"
     if shown.skipped:
-        yield f"{number(shown.skipped)} skipped"
+        yield f"{number(shown.skipped)} {name_skipped(shown.state)}"
     if shown.failed:
         yield f"{number(shown.failed)} could not be sent"

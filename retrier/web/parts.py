@@ -42,7 +42,7 @@ MENUS = (
         live="nav/waiting",
         links=(
             NavigationLink(path="/pending", name="Pending", live="nav/pending"),
-            NavigationLink(path="/imports", name="Imports", live="nav/imports"),
+            NavigationLink(path="/imports", name="Failed imports", live="nav/imports"),
             NavigationLink(path="/breakers", name="Breakers", live="nav/breakers"),
             NavigationLink(path="/streams", name="Streams", live="nav/streams"),
         ),
@@ -52,7 +52,7 @@ MENUS = (
         links=(
             NavigationLink(path="/archived", name="Archived"),
             NavigationLink(path="/history", name="History"),
-            NavigationLink(path="/events", name="Events"),
+            NavigationLink(path="/events", name="Event log"),
         ),
     ),
     NavigationMenu(

@@ -42,7 +42,7 @@ def show_preview(
     )
     found = preview(parts.db, previewed, take_cut_off(parts.db), parts.codec)
     lines = found.lines(By.DESTINATION)
-    sight = parts.look_at([each.key for each in lines])
+    sight = parts.look_at(found.destinations)
     return show(
         request,
         "retry.html",

@@ -58,6 +58,7 @@ READS = [
     Line("pending list --older-than long"),
     Line("redirects list"),
     Line("views list"),
+    Line("dialects test"),
     Line("views show nothing"),
     Line("errors list --view nothing"),
     Line("breakers list"),

@@ -62,16 +62,19 @@
   };
   const tellNews = () => {
     for (const each of find("[data-news]")) {
-      const { news, newsSince, newsValue } = each.dataset;
+      const { news, newsSince, newsValue, newsIds } = each.dataset;
       let count = 0;
       if (news) {
         const begun = [...came].filter((key) => key.startsWith(news) && COUNTS.every((each) => known.get(key + each) !== "0"));
         count = begun.filter((key) => !one(`[data-row="${CSS.escape(key)}"]`)).length;
       } else if (newsValue && known.has(newsValue)) {
         count = Number(known.get(newsValue)) - Number(newsSince);
+      } else if (newsIds && known.has(newsIds)) {
+        count = known.get(newsIds).split(" ").filter((each) => Number(each) > Number(newsSince)).length;
       }
       each.hidden = count <= 0;
-      if (count > 0) put(one("[data-count]", each), count.toLocaleString("en"));
+      // Ids are told of the newest only.
+      if (count > 0) put(one("[data-count]", each), newsIds && count > 50 ? "50+" : count.toLocaleString("en"));
     }
   };
   const take = (message) => {
