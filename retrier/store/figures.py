@@ -247,13 +247,18 @@ _OTHERS = sorted(set(FailedMessageStatus) - {FailedMessageStatus.UNRESOLVED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseCount:
-    """The unresolved messages of one cause. Of these `dead` and `scheduled` are so by policy."""
+    """The unresolved messages of one cause. Of these `dead` and `scheduled` are so by policy.
+
+    `first` is the first failure of one of them, perhaps by another cause; `surely` the earliest
+    time at which one failed by this.
+    """
 
     cause_id: int
     count: int
     dead: int
     scheduled: int
     first: datetime
+    surely: datetime
     last: datetime
 
 
@@ -314,6 +319,7 @@ def count_unresolved(tx: Transaction, after: int = 0) -> UnresolvedCounts:
             _sum_of(Disposition.DEAD),
             _sum_of(Disposition.SCHEDULED),
             func.min(messages.first_failure).label("first"),
+            func.min(messages.last_failure).label("surely"),
             func.max(messages.last_failure).label("last"),
         )
         .where(_UNRESOLVED, *([messages.failure_seq > after] if after else []))

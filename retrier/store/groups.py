@@ -122,6 +122,8 @@ _NUMBERS = (
     func.count().filter(messages.disposition == Disposition.SCHEDULED).label("scheduled"),
     func.count().filter(messages.disposition == Disposition.DEAD).label("dead"),
     func.min(messages.first_failure).label("first"),
+    # The first failure of a message may be of another group; its last one is of this.
+    func.min(messages.last_failure).label("surely"),
     func.max(messages.last_failure).label("last"),
 )
 
@@ -202,6 +204,7 @@ def _count(
             func.sum(by_cause.c.scheduled).label("scheduled"),
             func.sum(by_cause.c.dead).label("dead"),
             func.min(by_cause.c.first).label("first"),
+            func.min(by_cause.c.surely).label("surely"),
             func.max(by_cause.c.last).label("last"),
         )
         .join_from(by_cause, cause_groups, members.cause_id == by_cause.c.cause_id)
@@ -217,6 +220,7 @@ def _count(
             failure_groups,
             *(counts[name] for name in _COUNTS),
             counts.first,
+            counts.surely,
             counts.last,
             _RECORDED,
         )
@@ -272,7 +276,7 @@ def find_uncounted(
     others = select(failure_groups, _RECORDED).where(
         tx.sql.member(groups.group_id, group_ids), *_of_classifier(classifier, title)
     )
-    uncounted = {**dict.fromkeys(_COUNTS, 0), "first": None, "last": None}
+    uncounted = {**dict.fromkeys(_COUNTS, 0), "first": None, "surely": None, "last": None}
     return [_group_count({**row, **uncounted}) for row in tx.execute(others).mappings()]
 
 
@@ -331,7 +335,7 @@ def _group_count(row: Mapping[str, Any]) -> GroupCount:
         first=row["first"],
         last=row["last"],
         # What failed before the service came to it is older than its record.
-        first_seen=min(filter(None, (row["first"], row["recorded"])), default=None),
+        first_seen=min(filter(None, (row["surely"], row["recorded"])), default=None),
     )
 
 

@@ -283,6 +283,7 @@ def _add(one: CauseCount, other: CauseCount) -> CauseCount:
         dead=one.dead + other.dead,
         scheduled=one.scheduled + other.scheduled,
         first=min(one.first, other.first),
+        surely=min(one.surely, other.surely),
         last=max(one.last, other.last),
     )
 
@@ -321,16 +322,16 @@ def _newest_first(lines: Iterable[CountLine]) -> Sequence[CountLine]:
 def _line(key: str, title: str, members: Members) -> CountLine:
     fullest = sorted(members, key=lambda each: -each[0].count)
     counts = [counted for counted, _ in members]
-    first = min(each.first for each in counts)
-    recorded = (facts.recorded.get(key, first) for _, facts in members)
+    surely = min(each.surely for each in counts)
+    recorded = (facts.recorded.get(key, surely) for _, facts in members)
     return CountLine(
         key=key,
         title=title,
         count=sum(each.count for each in counts),
         dead=sum(each.dead for each in counts),
         scheduled=sum(each.scheduled for each in counts),
-        first=first,
-        first_seen=min(first, *recorded),
+        first=min(each.first for each in counts),
+        first_seen=min(surely, *recorded),
         last=max(each.last for each in counts),
         queues=tuple(dict.fromkeys(facts.queue for _, facts in fullest)),
         sample=_sample(fullest[0][1]),

@@ -151,6 +151,17 @@ def test_a_group_is_not_new_because_what_failed_before_is_dealt_with(api: Api) -
     assert api.get(BY_QUEUE, since=later.isoformat()) == []
 
 
+def test_a_group_is_new_though_its_message_failed_before_in_another(api: Api) -> None:
+    api.receive(failure(queue="a", message_id="1", time_of_failure=LONG_AGO))
+    again = {"exception_type": "Deployed", "time_of_failure": LONG_AGO + MINUTE}
+    api.receive(failure(queue="a", message_id="1", **again))
+
+    (group,) = api.get("recoverability/groups", since="2020-01-01T00:01:00Z")
+
+    assert group["title"].startswith("Deployed")
+    assert group["first"] == "2020-01-01T00:00:00.000000Z"
+
+
 def test_a_time_that_is_none_is_refused(api: Api) -> None:
     answer = api.http.get(f"/api/{BY_QUEUE}", params={"since": "deploy"})
 
