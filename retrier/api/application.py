@@ -6,6 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from fastapi import Depends, FastAPI
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
 
 from retrier.api import (
     archive,
@@ -25,6 +27,7 @@ from retrier.api import (
 from retrier.api.answers import add_handlers
 from retrier.api.middleware import RequestMiddleware, refuse_members_that_stand_twice, refuse_strays
 from retrier.api.parts import ApiParts, take_place
+from retrier.api.shapes import Problem
 
 WATCHING = (service.watching,)
 """Routes of every process, whatever its roles."""
@@ -63,24 +66,9 @@ If two match a path, the more specific one is listed first.
 Document = dict[str, Any]
 
 _HARMLESS = frozenset({"get", "head"})
-_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_MODELS = "#/components/schemas/"
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": f"{_MODELS}Problem"}}}
 _TEXT = {"type": "string"}
-_ERROR = {
-    "type": "object",
-    "required": ["field", "reason"],
-    "properties": {"field": _TEXT, "reason": _TEXT},
-}
-_PROBLEM_SCHEMA = {
-    "title": "Problem",
-    "description": "A refusal or a failure (RFC 9457): `advice` says what to do.",
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "advice"],
-    "properties": {
-        **dict.fromkeys(("type", "title", "detail", "advice"), _TEXT),
-        "status": {"type": "integer"},
-        "errors": {"type": "array", "items": _ERROR},
-    },
-}
 _MEANINGS: Mapping[int, str] = MappingProxyType(
     {
         304: "Unchanged: If-None-Match names the ETag of the answer",
@@ -98,7 +86,12 @@ _CONFLICTS = frozenset(
     {
         ("post", "/api/recovery/retry"),
         ("post", "/api/recovery/retry/preview"),
+        ("post", "/api/archive_operations"),
         ("post", "/api/archive_operations/{archive_operation_id}/undo"),
+        ("post", "/api/pendingretries/retry/all"),
+        ("patch", "/api/pendingretries/resolve/all"),
+        ("post", "/api/imports/retry"),
+        ("post", "/api/streams/{stream_id}/release"),
         ("post", "/api/errors/{failed_message_id}/archive"),
         ("post", "/api/errors/{failed_message_id}/dead"),
         ("post", "/api/errors/{failed_message_id}/revive"),
@@ -113,18 +106,9 @@ _CONFLICTS = frozenset(
         ("put", "/api/redirects/{redirect_id}"),
     }
 )
-_BYTES: Document = {"*/*": {}}
 _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
     {
-        ("/api/messages/{message_id}/body", "get", "200"): {
-            "description": "The body as it was received, with the content type of its sender",
-            "content": _BYTES,
-        },
         ("/api/messages/{message_id}/body", "get", "204"): {"description": "The body is empty"},
-        ("/api/imports/{import_id}/body", "get", "200"): {
-            "description": "The body as it came",
-            "content": _BYTES,
-        },
         ("/api/imports/{import_id}/body", "get", "204"): {"description": "The body is empty"},
         ("/api/recoverability/groups/{group_id}/comment", "post", "422"): {
             "description": "A comment that is empty or too long",
@@ -137,11 +121,11 @@ _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
         },
         ("/metrics", "get", "200"): {
             "description": "In Prometheus' text format, or as OpenMetrics",
-            "content": _BYTES,
+            "content": {"text/plain": {"schema": _TEXT}, "*/*": {}},
         },
         ("/health/ready", "get", "503"): {
             "description": "A part does not work",
-            "content": {"application/json": {"schema": {}}},
+            "content": {"application/json": {"schema": {"$ref": f"{_MODELS}Readiness"}}},
         },
     }
 )
@@ -158,18 +142,38 @@ class DescribedApi(FastAPI):
         return self.openapi_schema or {}
 
 
+def name_operation(route: APIRoute) -> str:
+    """Name an operation as its function; HEAD beside GET counts what GET lists."""
+    if route.methods == {"HEAD"}:
+        return f"count_{route.name.removeprefix('get_').removeprefix('count_')}"
+    return route.name
+
+
 def _complete(document: Document) -> None:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     # FastAPI's own schema of a 422 is removed: that form is never sent.
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    schemas["Problem"] = _PROBLEM_SCHEMA
+    problem = TypeAdapter(Problem).json_schema(ref_template=f"{_MODELS}{{model}}")
+    schemas |= {**problem.pop("$defs"), "Problem": problem}
+    # FastAPI titles each member by its own name, which tells nothing.
+    for schema in schemas.values():
+        for member in schema.get("properties", {}).values():
+            member.pop("title", None)
+    # There is nobody to log in as: whoever reaches the address may ask.
+    document["security"] = []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             _complete_operation(path, method, operation)
 
 
 def _complete_operation(path: str, method: str, operation: Document) -> None:
+    for parameter in operation.get("parameters", ()):
+        schema = parameter["schema"]
+        schema.pop("title", None)
+        if schema.get("default") == "":
+            # An empty text is the same as none.
+            del schema["default"]
     responses: Document = operation["responses"]
     responses.pop("422", None)
     for status in _refusals(path, method, operation):
@@ -213,6 +217,9 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     api = DescribedApi(
         title="Retrier",
         version=parts.version,
+        license_info={"name": "MIT", "identifier": "MIT"},
+        servers=[{"url": "/"}],
+        generate_unique_id_function=name_operation,
         redirect_slashes=False,
         # Off: FastAPI's documentation pages load scripts from the host of a third party.
         docs_url=None,

@@ -253,7 +253,7 @@ def list_policies(
         configured = settings.policies is not None
         now = tools_of(ctx).clock.now()
         in_force = InForce(policies=_policies_of(settings), is_configured=configured, loaded_at=now)
-        found = show_as_json(in_force, ())
+        found = dict(show_as_json(in_force, ()))
     printer = service.printer(ctx)
     printer.show(found, explain_policies if explain else show_policies)
 
