@@ -1,7 +1,6 @@
 """Builds the API out of its routes, one module per noun."""
 
 from collections.abc import Iterator, Mapping
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
@@ -71,7 +70,6 @@ _PROBLEM = {"application/problem+json": {"schema": {"$ref": f"{_MODELS}Problem"}
 _TEXT = {"type": "string"}
 _MEANINGS: Mapping[int, str] = MappingProxyType(
     {
-        304: "Unchanged: If-None-Match names the ETag of the answer",
         400: "A value that is not allowed",
         403: "A browser sends this for a page of another origin",
         404: "No such id or address",
@@ -177,8 +175,7 @@ def _complete_operation(path: str, method: str, operation: Document) -> None:
     responses: Document = operation["responses"]
     responses.pop("422", None)
     for status in _refusals(path, method, operation):
-        content = {} if status == HTTPStatus.NOT_MODIFIED else {"content": _PROBLEM}
-        responses[str(status)] = {"description": _MEANINGS[status], **content}
+        responses[str(status)] = {"description": _MEANINGS[status], "content": _PROBLEM}
     own = {key[2]: shown for key, shown in _OWN.items() if key[:2] == (path, method)}
     responses.update(own)
     if method == "head":
@@ -187,12 +184,14 @@ def _complete_operation(path: str, method: str, operation: Document) -> None:
 
 
 def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
-    """Yield the statuses other than success with which a request may be answered."""
+    """Yield the statuses other than success with which a request may be answered.
+
+    Without 304: who sends no If-None-Match never gets it, and who generates a client from it would
+    have to expect an answer without content in each call.
+    """
     yield from (400, 421)
     if path.startswith("/api"):
         yield 503
-    if path.startswith("/api") and method in _HARMLESS and path != "/api/events":
-        yield 304
     if "{" in path:
         yield 404
     if method not in _HARMLESS:

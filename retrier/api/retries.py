@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from retrier.api.answers import Answer, Refusal, Routes, answer, told
 from retrier.api.archive import act_on, act_on_ids, archive_preview
@@ -30,6 +30,7 @@ from retrier.api.shapes.operations import ArchiveOutcome, ArchivePreview, AskedA
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import Selection
+from retrier.domain.times import DURATION_PATTERN
 from retrier.store.archive_lists import plan_act
 from retrier.store.groups import find_title
 from retrier.store.pending import Waiting, list_pending, time_before
@@ -87,8 +88,20 @@ def retry_group(group_id: str, parts: Parts, context: InContext) -> Answer[Asked
 pending = Routes(prefix="/api/pendingretries", tags=["pending retries"])
 
 
+_LONGEST_AGE = 36_500 * 86_400
+
 Age = Annotated[
-    float, BeforeValidator(read_age), Field(gt=0, le=36_500 * 86_400, allow_inf_nan=False)
+    float,
+    BeforeValidator(read_age),
+    Field(gt=0, le=_LONGEST_AGE, allow_inf_nan=False),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": _LONGEST_AGE},
+                {"type": "string", "pattern": f"^{DURATION_PATTERN}$"},
+            ]
+        }
+    ),
 ]
 """How long ago: a number of seconds, or `2d`; at most what a setting may say."""
 
