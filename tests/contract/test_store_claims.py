@@ -103,6 +103,18 @@ class TestFinding:
         assert in_one(database, lambda tx: claims.count(tx, BATCH)) == 3
         assert in_one(database, lambda tx: claims.count_unrecorded(tx, BATCH)) == 2
 
+    def test_counts_by_operation_those_of_these_messages_that_are_recorded(self, database):
+        add(database, 1, 2, **RECORDED)
+        add(database, 3, **STAMPED)
+        add(database, 4, **RECORDED)
+        with database.engine.begin() as conn:
+            other = failed_message_retries.c.number == 2
+            conn.execute(update(failed_message_retries).where(other).values(operation_id=ANOTHER))
+
+        sent = in_one(database, lambda tx: claims.count_sent(tx, [1, 2, 3]))
+
+        assert sent == {OPERATION: 1, ANOTHER: 1}
+
     def test_lists_those_of_a_batch_that_were_certainly_not_sent(self, database):
         add(database, 1)
         add(database, 2, **STAMPED)
@@ -259,6 +271,47 @@ class TestChangingTheBatch:
         in_one(database, lambda tx: claims.count_under(tx, BATCH, {1: 11, 2: 12, 4: 14}))
 
         assert column(database, "breaker_id") == {1: 11, 2: 12, 3: None, 4: None}
+
+
+class TestThoseThatWereGivenUp:
+    def end(self, db: Database, number: int, outcome: RetryEnd, **values: Any) -> tuple[int, str]:
+        """Keep an ended retry as other verbs would leave it; return what names it."""
+        ended = {"number": number, "retry_id": str(uuid4()), "operation_id": OPERATION}
+        ended |= {"outcome": str(outcome), "ended_at": NOON, **RECORDED, **values}
+        with db.engine.begin() as conn:
+            conn.execute(insert(ended_retries).values(**ended))
+        return number, str(ended["retry_id"])
+
+    def find(self, db: Database, *retries: tuple[int, str]) -> list[tuple[str, RetryEnd]]:
+        return list(in_one(db, lambda tx: claims.find_given_up(tx, set(retries))))
+
+    def test_are_found_with_their_operation_and_end(self, database):
+        presumed = self.end(database, 1, RetryEnd.PRESUMED)
+        released = self.end(database, 2, RetryEnd.RELEASED, operation_id=ANOTHER)
+
+        assert sorted(self.find(database, presumed, released)) == sorted(
+            [(OPERATION, RetryEnd.PRESUMED), (ANOTHER, RetryEnd.RELEASED)]
+        )
+
+    def test_are_no_other_retries_of_the_same_messages(self, database):
+        self.end(database, 1, RetryEnd.PRESUMED)
+
+        assert self.find(database, (1, str(uuid4()))) == []
+
+    def test_are_no_retries_of_messages_that_nobody_asks_for(self, database):
+        _, retry_id = self.end(database, 1, RetryEnd.PRESUMED)
+
+        assert self.find(database, (2, retry_id)) == []
+
+    def test_are_none_that_ended_otherwise(self, database):
+        confirmed = self.end(database, 1, RetryEnd.CONFIRMED)
+
+        assert self.find(database, confirmed) == []
+
+    def test_are_none_that_were_perhaps_not_sent(self, database):
+        doubtful = self.end(database, 1, RetryEnd.RELEASED, forwarded_at=None)
+
+        assert self.find(database, doubtful) == []
 
 
 class Forwarded:
