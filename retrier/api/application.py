@@ -27,6 +27,8 @@ from retrier.api.answers import add_handlers
 from retrier.api.middleware import RequestMiddleware, refuse_members_that_stand_twice, refuse_strays
 from retrier.api.parts import ApiParts, take_place
 from retrier.api.shapes import Problem
+from retrier.api.shapes.messages import FAILED_MESSAGE, GROUP
+from retrier.api.shapes.operations import ASKED, OPERATION
 
 WATCHING = (service.watching,)
 """Routes of every process, whatever its roles."""
@@ -64,6 +66,7 @@ If two match a path, the more specific one is listed first.
 
 Document = dict[str, Any]
 
+_SUCCESS = frozenset({"200", "202"})
 _HARMLESS = frozenset({"get", "head"})
 _MODELS = "#/components/schemas/"
 _PROBLEM = {"application/problem+json": {"schema": {"$ref": f"{_MODELS}Problem"}}}
@@ -130,6 +133,20 @@ _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
 """Answers of one route: path, method and status."""
 
 
+_EXAMPLES: Mapping[str, object] = MappingProxyType(
+    {
+        "get_errors": [FAILED_MESSAGE],
+        "get_last_attempt": FAILED_MESSAGE,
+        "get_groups": [GROUP],
+        "get_groups_by_classifier": [GROUP],
+        "create_operation": ASKED,
+        "retry_messages": ASKED,
+        "get_operation": OPERATION,
+    }
+)
+"""What is answered, by the name of the operation: of those that clients use first."""
+
+
 class DescribedApi(FastAPI):
     """An application whose OpenAPI document names every status that a client can get."""
 
@@ -176,6 +193,10 @@ def _complete_operation(path: str, method: str, operation: Document) -> None:
     responses.pop("422", None)
     for status in _refusals(path, method, operation):
         responses[str(status)] = {"description": _MEANINGS[status], "content": _PROBLEM}
+    example = _EXAMPLES.get(operation["operationId"])
+    if example is not None:
+        for success in responses.keys() & _SUCCESS:
+            responses[success]["content"]["application/json"]["example"] = example
     own = {key[2]: shown for key, shown in _OWN.items() if key[:2] == (path, method)}
     responses.update(own)
     if method == "head":

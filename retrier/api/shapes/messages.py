@@ -304,3 +304,48 @@ class LoggedEvent(TypedDict):
     event_type: str
     who: str
     details: NotRequired[Maybe[Mapping[str, object]]]
+
+
+FAILED_MESSAGE: FailedMessage = {
+    "id": "964345ea-2fd5-55f9-8c4b-7ff24e4bbd5a",
+    "message_type": "Shop.PlaceOrder",
+    "time_sent": "2026-05-04T12:00:00.000000Z",
+    "is_system_message": False,
+    "exception": {
+        "exception_type": "Shop.OutOfStock",
+        "message": "nothing left of 4711",
+        "stack_trace": "at Shop.Stock.take()",
+    },
+    "message_id": "order-1",
+    "number_of_processing_attempts": 1,
+    "status": "unresolved",
+    "receiving_endpoint": {
+        "name": "Sales",
+        "host_id": "00000000-0000-0000-0000-000000000000",
+        "host": "shop-1",
+    },
+    "queue_address": "orders",
+    "destination": "orders",
+    "time_of_failure": "2026-05-04T12:00:01.000000Z",
+    "first_failure": "2026-05-04T12:00:01.000000Z",
+    "last_modified": "2026-05-04T12:00:02.000000Z",
+    "edited": False,
+    "disposition": "manual",
+    "reason": "handler_exception",
+    "failure_count": 1,
+}
+GROUP: GroupWithOperation = {
+    "id": "5a1d0b7e-92c1-5d3f-a7a7-33c2f3c1f4b1",
+    "title": "Shop.OutOfStock: at Shop.Stock.take()",
+    "type": "Exception Type and Stack Trace",
+    "count": 2,
+    "manual": 2,
+    "scheduled": 0,
+    "dead": 0,
+    "first": "2026-05-04T12:00:01.000000Z",
+    "last": "2026-05-04T12:05:00.000000Z",
+    "first_seen": "2026-05-04T12:00:01.000000Z",
+    "operation_status": "None",
+    "operation_progress": 0.0,
+    "need_user_acknowledgement": False,
+}

@@ -271,3 +271,36 @@ class Recovery(TypedDict):
     begun_at: NotRequired[Time]
     begun_by: NotRequired[str]
     queues: Sequence[QueueOnItsWay]
+
+
+ASKED: AskedRetry = {"operation_id": "8d07c3aa-4f0f-4c0e-9a37-1f0d2c7a9b11", "total": 2}
+OPERATION: OperationDetails = {
+    "id": "8d07c3aa-4f0f-4c0e-9a37-1f0d2c7a9b11",
+    "retry_type": "multipleMessages",
+    "originator": "retry of 2 messages",
+    "requested_by": "ada",
+    "selection": {"ids": 2},
+    "state": "completed",
+    "cancel_asked": False,
+    "total": 2,
+    "forwarded": 2,
+    "skipped": 0,
+    "failed": 0,
+    "outcomes": {
+        RetryOutcome.CONFIRMED: 1,
+        RetryOutcome.CAME_BACK: 0,
+        RetryOutcome.PRESUMED: 0,
+        RetryOutcome.RESOLVED: 0,
+        RetryOutcome.RELEASED: 0,
+        RetryOutcome.WAITING: 1,
+    },
+    "left_out": 0,
+    "dead_left_out": 0,
+    "remaining": 0,
+    "batches": 1,
+    "created_at": "2026-05-04T12:10:00.000000Z",
+    "started_at": "2026-05-04T12:10:01.000000Z",
+    "completed_at": "2026-05-04T12:10:03.000000Z",
+    "modified_at": "2026-05-04T12:10:03.000000Z",
+    "skipped_messages": [],
+}

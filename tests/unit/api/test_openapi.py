@@ -7,6 +7,7 @@ from typing import Any
 
 import openapi_spec_validator
 import pytest
+from jsonschema_rs import Draft202012Validator
 
 from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
@@ -121,6 +122,21 @@ def test_no_member_of_an_answer_is_null_where_it_is_left_out(document: dict[str,
 
     assert "retry_at" not in message["required"]
     assert message["properties"]["retry_at"] == {"type": "string", "format": "date-time"}
+
+
+def test_every_example_is_as_its_schema_says(document: dict[str, Any]) -> None:
+    shown = {
+        name: response["content"]["application/json"]
+        for name, operation in operations(document).items()
+        for response in operation["responses"].values()
+        if "example" in response.get("content", {}).get("application/json", {})
+    }
+
+    assert "GET /api/errors" in shown
+    for name, content in shown.items():
+        schema = {**content["schema"], "components": document["components"]}
+        errors = list(Draft202012Validator(schema).iter_errors(content["example"]))
+        assert errors == [], name
 
 
 def test_values_are_documented_as_they_are_sent(document: dict[str, Any]) -> None:
