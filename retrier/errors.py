@@ -82,6 +82,13 @@ class DatabaseRefused(DatabaseUnavailable):
     """
 
 
+class TablesMissing(DatabaseRefused):
+    """The database is there, and tables or columns of ours are not: nobody has made them yet.
+
+    The process that upgrades the schema makes them in its first seconds.
+    """
+
+
 class DataRefused(RetrierError):
     """The database refuses a row because of its values."""
 

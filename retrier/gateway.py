@@ -30,6 +30,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
+from retrier.domain.views import SavedView, ViewRefusal, read_view
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.processor import (
     ArchiveAsked,
@@ -52,6 +53,7 @@ from retrier.store.engine.database import Database
 from retrier.store.operation_requests import CreatedOperation, create_operation, steer_operation
 from retrier.store.recovery import begin_recovery, end_recovery
 from retrier.store.selections import CHUNK, find_chunk, known_by_now, last_number
+from retrier.store.views import delete_view, save_view
 
 
 class UndoRefusal(Enum):
@@ -158,6 +160,29 @@ class Comments:
             return delete_comment(self.db, group_id, who)
 
 
+@dataclass(frozen=True, slots=True)
+class Views:
+    """Takes requests about saved views."""
+
+    db: Database
+    emit: Emit
+
+    def save(
+        self, name: str, page: str, query: str, who: str, version: int | None = None
+    ) -> SavedView | ViewRefusal:
+        """Save a view, in place of that with this version if one is named; return it, or why not."""
+        view = read_view(name, page, query)
+        if isinstance(view, ViewRefusal):
+            return view
+        with recording(self.emit):
+            return save_view(self.db, view, who, version)
+
+    def delete(self, name: str, who: str) -> bool:
+        """Delete a view; say whether there was one."""
+        with recording(self.emit):
+            return delete_view(self.db, name, who)
+
+
 _NO_NAME = "the name is empty"
 
 
@@ -193,6 +218,7 @@ class Gateway:
         self.imports = imports
         self.archives = archives or Archives(db, wake, emit)
         self.comments = Comments(db, emit)
+        self.views = Views(db, emit)
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.

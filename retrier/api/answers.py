@@ -152,6 +152,8 @@ def present(members: M) -> M:
 _ADVICE: Mapping[int, str] = MappingProxyType(
     {
         400: "Correct the request as the detail says; sending it again as it is will not help.",
+        403: "Ask from a page of this service, or list the origin of the other page in "
+        "api.allowed_origins of the settings; behind a proxy see api.trusted_proxies.",
         404: "Check the id or the path: the list that it was taken from may have changed.",
         405: "Use one of the methods named by the Allow header.",
         409: "Wait until what the detail names has changed, or ask for something else.",

@@ -7,24 +7,32 @@ from typing import Any
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
+from starlette.routing import Match
+from starlette.types import ASGIApp, Scope
 
 from retrier.api import (
     archive,
     breakers,
+    configuration,
+    edits,
     events,
     groups,
     imports,
+    message_views,
     messages,
     operations,
+    platform,
     policies,
     recovery,
     redirects,
     retries,
     service,
     streams,
+    views,
 )
 from retrier.api.answers import add_handlers
 from retrier.api.middleware import RequestMiddleware, refuse_members_that_stand_twice, refuse_strays
+from retrier.api.origins import METHODS
 from retrier.api.parts import ApiParts, take_place
 from retrier.api.shapes import Problem
 from retrier.api.shapes.messages import FAILED_MESSAGE, GROUP
@@ -37,6 +45,8 @@ FOLLOWING = (events.following,)
 """Routes that do not end: each has a place of its own (`LiveFeed`)."""
 
 WORKING = (
+    message_views.router,
+    groups.archived_router,
     messages.router,
     archive.dead_router,
     messages.history_router,
@@ -57,6 +67,10 @@ WORKING = (
     operations.steering_router,
     policies.router,
     streams.router,
+    views.router,
+    configuration.router,
+    edits.router,
+    platform.router,
     service.router,
 )
 """Routes that use the database. Each request needs a place (`take_place`).
@@ -105,6 +119,7 @@ _CONFLICTS = frozenset(
         ("delete", "/api/operations/{operation_id}"),
         ("post", "/api/redirects"),
         ("put", "/api/redirects/{redirect_id}"),
+        ("put", "/api/views/{name}"),
     }
 )
 _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
@@ -155,6 +170,19 @@ class DescribedApi(FastAPI):
         if self.openapi_schema is None:
             _complete(super().openapi())
         return self.openapi_schema or {}
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return all of it, with ours around the answer to an error that nobody expected, too."""
+        parts: ApiParts = self.state.parts
+        return RequestMiddleware(super().build_middleware_stack(), parts.callers, self.methods_of)
+
+    def methods_of(self, scope: Scope) -> list[str]:
+        """Return the methods that an address has; OPTIONS is one of each that has another."""
+        found = [method for method in METHODS if self._has({**scope, "method": method})]
+        return [*found, "OPTIONS"] if found else []
+
+    def _has(self, scope: Scope) -> bool:
+        return any(route.matches(scope)[0] is Match.FULL for route in self.router.routes)
 
 
 def name_operation(route: APIRoute) -> str:
@@ -213,7 +241,7 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
     yield from (400, 421)
     if path.startswith("/api"):
         yield 503
-    if "{" in path:
+    if "{" in path or "404" in operation["responses"]:
         yield 404
     if method not in _HARMLESS:
         yield from (403, 413)
@@ -247,7 +275,6 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     )
     api.state.parts = parts
     add_handlers(api)
-    api.add_middleware(RequestMiddleware, hosts=parts.hosts)
     for router in WATCHING:
         api.include_router(router)
     for router in FOLLOWING if whole else ():

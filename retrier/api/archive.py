@@ -28,6 +28,7 @@ from retrier.api.requests import (
     NamedIds,
     PageQuery,
     RequestContext,
+    WellNamedIds,
     page_headers,
     read_range,
 )
@@ -215,7 +216,7 @@ _GROUP = "/recoverability/groups/{group_id}/errors"
 
 @router.patch("/errors/archive", status_code=202)
 @router.post("/errors/archive", status_code=202, name="archive_messages_by_post")
-def archive_messages(ids: NamedIds, context: InContext) -> Answer[shapes.ArchiveOutcome]:
+def archive_messages(ids: WellNamedIds, context: InContext) -> Answer[shapes.ArchiveOutcome]:
     """Archive the messages with these ids."""
     return act_on_ids(context, Act.ARCHIVE, ids)
 

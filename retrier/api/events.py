@@ -10,12 +10,13 @@ from fastapi import Depends, Header, HTTPException, Query, Request, Response
 from starlette.types import Send
 
 from retrier.api.answers import HEADERS, Answer, Routes, answer, encode, present, time
+from retrier.api.event_types import type_of
 from retrier.api.live import Relay
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import PageQuery, page_headers
 from retrier.api.shapes import messages as shapes
-from retrier.domain.identity import canonical, is_guid
 from retrier.errors import RetrierError
+from retrier.http.filters import EventQuery, read_events
 from retrier.http.live_answer import LiveAnswer, happens, part
 from retrier.http.problems import WrongField
 from retrier.store.event_log import EventFilter, LoggedEvent, list_events, list_events_after
@@ -101,7 +102,7 @@ _SEVERITIES: Mapping[str, shapes.Severity] = {
 
 def event(logged: LoggedEvent) -> shapes.LoggedEvent:
     """Show one event; if it is about a message, that is the first of `related_to`."""
-    of_message = logged.unique_message_id is not None
+    category, event_type = type_of(logged.kind, is_of_message=logged.unique_message_id is not None)
     related = {
         "message": logged.unique_message_id,
         "operation": logged.operation_id,
@@ -114,8 +115,8 @@ def event(logged: LoggedEvent) -> shapes.LoggedEvent:
         "severity": _SEVERITIES.get(logged.kind, "info"),
         "raised_at": time(logged.at),
         "related_to": [f"/{kind}/{key}" for kind, key in related.items() if key],
-        "category": "MessageFailures" if of_message else "Recoverability",
-        "event_type": "".join(word.capitalize() for word in logged.kind.split("_")),
+        "category": category,
+        "event_type": event_type,
         "who": logged.who,
         "details": logged.details,
     }
@@ -131,26 +132,11 @@ _MOST_DIGITS = 18
 _NO_NUMBER = "An event is named by its number: digits, 18 at most."
 
 
-def _filter(
-    kind: Annotated[str, Query(description="a list of kinds, such as retry_asked")] = "",
-    operation: Annotated[str, Query(description="the id of an operation")] = "",
-    message: Annotated[str, Query(description="the unique id of a failed message")] = "",
-) -> EventFilter:
-    kinds = frozenset(each for each in kind.replace(" ", "").split(",") if each)
-    return EventFilter(
-        kinds=kinds or None,
-        operation_id=_identified(operation, "query.operation"),
-        unique_message_id=_identified(message, "query.message"),
-    )
+def _filter(parts: Parts, query: Annotated[EventQuery, Depends()]) -> EventFilter:
+    return read_events(query, parts.db)
 
 
 WantedEvents = Annotated[EventFilter, Depends(_filter)]
-
-
-def _identified(text: str, field: str) -> str | None:
-    if text and not is_guid(text):
-        raise WrongField(field, "A whole id is wanted here: 36 characters.")
-    return canonical(text) if text else None
 
 
 def _after(
@@ -175,7 +161,7 @@ def _after(
 def get_event_log(
     request: Request, parts: Parts, page: PageQuery, wanted: WantedEvents
 ) -> Answer[list[shapes.LoggedEvent]]:
-    """List what happened, newest first."""
+    """List what happened, newest first; without `routine=yes` only what is not routine."""
     found = list_events(parts.db, page, wanted)
     items = [event(each) for each in found.items]
     return answer(request, items, page_headers(request, page, found.total))
@@ -185,6 +171,9 @@ def get_event_log(
 async def follow_events(
     parts: Parts, wanted: WantedEvents, after: Annotated[int | None, Depends(_after)]
 ) -> Response:
-    """Tell what happens as it happens, as server-sent events; the answer does not end."""
+    """Tell what happens as it happens, as server-sent events; the answer does not end.
+
+    Without `routine=yes` only what is not routine is told.
+    """
     stream = EventAnswer(parts, Following(after=after, wanted=wanted))
     return LiveAnswer(parts.feed.joined, stream.write, HEADERS)

@@ -42,6 +42,7 @@ from retrier.domain.classifiers import CLASSIFIERS, GroupKey
 from retrier.domain.comments import LONGEST, Comment, CommentRefusal
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState, RetryType
+from retrier.domain.selection import Selection
 from retrier.domain.text import IdRange
 from retrier.http.filters import choice, read_time
 from retrier.http.problems import WrongField
@@ -52,6 +53,7 @@ from retrier.store.groups import (
     WantedGroups,
     add_archives,
     add_retries,
+    count_archived_groups,
     count_groups,
     find_group,
     find_groups,
@@ -124,6 +126,7 @@ def _request_id(finished: RetryOperation) -> str:
 router = Routes(prefix="/api/recoverability", tags=["groups"])
 
 _UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
+_ARCHIVED = frozenset({FailedMessageStatus.ARCHIVED})
 _NO_FILTER = ("", "undefined")
 """What clients send if they want no filter."""
 
@@ -183,6 +186,7 @@ def get_groups(
 
     With `id_prefix`: all groups whose id begins so, with or without messages and retries.
     """
+    classifier = _known(classifier)
     if ids is not None:
         found = _find(parts, classifier, ids, page)
     else:
@@ -191,6 +195,41 @@ def get_groups(
         retried = add_retries(parts.db, counted, classifier, title)
         found = wanted.page_of(add_archives(parts.db, retried, classifier, title), page)
     return answer(request, _show(parts, found.items), page_headers(request, page, found.total))
+
+
+archived_router = Routes(prefix="/api", tags=["groups"])
+
+
+@archived_router.get("/errors/groups")
+@archived_router.get("/errors/groups/{classifier}", name="get_archived_groups_by_classifier")
+def get_archived_groups(
+    request: Request, parts: Parts, classifier: str = CLASSIFIERS[0]
+) -> Answer[list[shapes.ArchivedGroup]]:
+    """List the groups with archived messages, and how many."""
+    known = _known(classifier)
+    count = partial(count_archived_groups, parts.db, known)
+    is_known = known in CLASSIFIERS
+    found = parts.cache.get(("archived groups", known), count) if is_known else count()
+    comments = comments_of(parts.db, found)
+    items = [_commented(archived_group(each), comments) for each in found]
+    return answer(request, items, {TOTAL_COUNT: str(len(items))})
+
+
+@archived_router.get("/archive/groups/id/{group_id}")
+def get_archived_group(
+    request: Request, group_id: str, parts: Parts
+) -> Answer[shapes.ArchivedGroup] | Refusal:
+    """Return one group with its archived messages counted; 404 if it has none."""
+    found = find_group(parts.db, group_id, Selection(statuses=_ARCHIVED, group=group_id))
+    if found is None or found.count == 0:
+        return problem(404, f"No group with archived messages has the id {group_id[:100]}.")
+    return answer(request, _commented(archived_group(found), comments_of(parts.db, [found])))
+
+
+def _known(classifier: str) -> str:
+    """Return the name of a classifier as it is written here, in whatever case it was asked for."""
+    names = {each.casefold(): each for each in CLASSIFIERS}
+    return names.get(classifier.casefold(), classifier)
 
 
 @router.get("/groups/id/{group_id}")
@@ -232,7 +271,7 @@ def _show(parts: ApiParts, found: Sequence[GroupCount]) -> list[shapes.GroupWith
     ]
 
 
-G = TypeVar("G", bound=shapes.Group)
+G = TypeVar("G", shapes.Group, shapes.GroupWithOperation, shapes.ArchivedGroup)
 
 
 def _commented(shown: G, comments: Mapping[str, shapes.GroupComment]) -> G:
@@ -289,6 +328,19 @@ def group(counted: GroupCount) -> shapes.Group:
     return present(view)
 
 
+def archived_group(counted: GroupCount) -> shapes.ArchivedGroup:
+    """Show a group and the count of its archived messages, for which nobody decides anything."""
+    view: shapes.ArchivedGroup = {
+        "id": counted.group.group_id,
+        "title": counted.group.title,
+        "type": counted.group.classifier,
+        "count": counted.count,
+        "first": time(counted.first),
+        "last": time(counted.last),
+    }
+    return present(view)
+
+
 def group_operation(
     counted: GroupCount, waits_because: str | None = None
 ) -> shapes.GroupWithOperation:
@@ -299,6 +351,7 @@ def group_operation(
     view: shapes.GroupWithOperation = {
         **group(counted),
         **_operation_of(counted),
+        **_closed(counted),
         "waits_because": waits_because,
     }
     return present(view)
@@ -323,8 +376,25 @@ def _operation_of(counted: GroupCount) -> shapes.OperationOfGroup:
     }
 
 
+def _closed(counted: GroupCount) -> shapes.ClosedGroup:
+    """Show, of a group that has no unresolved message left, how many its retry or archive was about.
+
+    ServicePulse shows that number when it is over. Nothing of it failed after it was asked for.
+    """
+    archive, retry = counted.archive, counted.operation
+    if counted.count:
+        return {}
+    if archive is not None:
+        is_over = archive.completed_at is not None
+        return {"count": archive.done, "last": time(archive.created_at)} if is_over else {}
+    if retry is None or retry.completed_at is None or retry.acknowledged_at is not None:
+        return {}
+    return {"count": retry.forwarded, "last": time(retry.created_at)}
+
+
 def _running(shown: RetryOperation) -> shapes.GroupProgress:
-    done = shown.total - shown.remaining
+    is_cancelled = shown.state is RetryOperationState.CANCELLED
+    done = shown.forwarded if is_cancelled else shown.total - shown.remaining
     view: shapes.GroupProgress = {
         "operation_id": shown.operation_id,
         "operation_status": _STATUSES.get(shown.state, "Waiting"),

@@ -23,7 +23,15 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.requests import DIRECTION, IdsQuery, InContext, PageQuery, page_headers
+from retrier.api.requests import (
+    DIRECTION,
+    UNPACKED,
+    IdsQuery,
+    InContext,
+    PageQuery,
+    UnpackedWanted,
+    page_headers,
+)
 from retrier.api.selections import PlanQuery, named_plan, refuse_plan
 from retrier.api.shapes import PlannedTotal, ReasonCount, camel
 from retrier.api.shapes import service as shapes
@@ -40,6 +48,7 @@ from retrier.domain.failed_imports import (
 )
 from retrier.domain.retry_operation import OF_ANOTHER, READ_AGAIN, hash_words
 from retrier.domain.text import jsonable
+from retrier.domain.wire import packed_as, unpack
 from retrier.imports import WrongQueue
 from retrier.store.imports import (
     ImportDetails,
@@ -189,8 +198,10 @@ def get_import(
 
 
 @router.get("/{import_id}/body")
-def get_import_body(request: Request, import_id: str, parts: Parts) -> Answer[bytes] | Refusal:
-    """Return its body as it came; 204 if it is empty."""
+def get_import_body(
+    request: Request, import_id: str, parts: Parts, *, unpacked: UnpackedWanted
+) -> Answer[bytes] | Refusal:
+    """Return its body as it came, or unpacked if `unpacked=yes` asks for it; 204 if it is empty."""
     body = find_import_body(parts.db, import_id)
     if body is None:
         return _unknown(parts, import_id)
@@ -202,7 +213,13 @@ def get_import_body(request: Request, import_id: str, parts: Parts) -> Answer[by
         "Content-Disposition": "attachment",
         "Content-Security-Policy": "sandbox; default-src 'none'",
     }
-    return revalidated(request, body, sha256(body).hexdigest(), headers)
+    tag = sha256(body).hexdigest()
+    if not unpacked:
+        return revalidated(request, body, tag, headers)
+    found = find_import(parts.db, import_id, parts.codec)
+    packed = "" if found is None else packed_as(found.fields, found.headers)
+    shown = unpack(body, len(body), packed)
+    return revalidated(request, shown.content, f"{tag}-unpacked", {**headers, UNPACKED: shown.note})
 
 
 @router.post("/retry", status_code=202)

@@ -42,7 +42,7 @@ class Relay:
         self.position = 0
         self.begun = asyncio.Event()
         """Set when the first look is done, or when it failed."""
-        self.failure: str | None = None
+        self.failure: DatabaseUnavailable | None = None
         """Why there was no first look."""
         self.changed = asyncio.Event()
         """Set when the position has moved or all is over; from then on it is another one."""
@@ -65,7 +65,7 @@ class Relay:
         self.position = position
         self._wake()
 
-    def end(self, failure: str | None = None) -> None:
+    def end(self, failure: DatabaseUnavailable | None = None) -> None:
         """End the thread, and the answers of all readers."""
         self.failure = self.failure or failure
         self.over.set()
@@ -119,7 +119,7 @@ class EventThread:
                     self._look(wait)
         except DatabaseUnavailable as error:
             if not self._begun:
-                self._tell(self._relay.end, str(error))
+                self._tell(self._relay.end, error)
             self._relay.over.wait(_PAUSE)
 
     def _begin(self, wait: Wait) -> None:
@@ -175,7 +175,7 @@ class LiveFeed:
                 async with asyncio.timeout(_BEGIN_TIMEOUT):
                     await relay.begun.wait()
             if relay.failure is not None or not relay.begun.is_set():
-                raise DatabaseUnavailable(relay.failure or "it has not answered in time")
+                raise relay.failure or DatabaseUnavailable("it has not answered in time")
             yield relay
 
     def stop(self) -> None:

@@ -23,10 +23,12 @@ from retrier.api.answers import (
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
     DIRECTION,
+    UNPACKED,
     MessagesPage,
     NamedIds,
     OrderQuery,
     PageQuery,
+    UnpackedWanted,
     Wanted,
     list_headers,
     page_headers,
@@ -34,7 +36,9 @@ from retrier.api.requests import (
 from retrier.api.shapes import camel
 from retrier.api.shapes import messages as shapes
 from retrier.domain.failed_message import FailureGroup
+from retrier.domain.message_views import HeaderFacts
 from retrier.domain.wait_reasons import describe_reasons
+from retrier.domain.wire import unpack
 from retrier.store.attempts import ShownAttempt, list_attempts
 from retrier.store.engine.database import Database
 from retrier.store.groups import list_queues, summarise
@@ -64,13 +68,14 @@ def item(message: ListedMessage, waits_because: str | None = None) -> shapes.Fai
         "id": message.unique_message_id,
         "message_type": message.message_type,
         "time_sent": time(message.time_sent),
-        "is_system_message": False,
+        "is_system_message": message.facts.is_system,
         "exception": _exception(message),
         "message_id": message.message_id,
         "number_of_processing_attempts": message.attempts,
         "status": camel(message.status),
         "resolution": camel(message.resolution) if message.resolution else None,
-        "receiving_endpoint": _endpoint(message),
+        "sending_endpoint": sending_endpoint(message.facts),
+        "receiving_endpoint": receiving_endpoint(message),
         "process": message.process,
         "node": message.node,
         "queue_address": message.queue,
@@ -79,6 +84,7 @@ def item(message: ListedMessage, waits_because: str | None = None) -> shapes.Fai
         "first_failure": time(message.first_failure),
         "last_modified": time(message.last_modified),
         "edited": False,
+        "edit_of": message.facts.edit_of,
         "failure_reason": message.failure_reason,
         "disposition": camel(message.disposition),
         "disposition_reason": message.disposition_reason,
@@ -172,16 +178,39 @@ def attempt(shown: ShownAttempt) -> shapes.ProcessingAttempt:
 
 def _attempt(shown: ShownAttempt, found: MessageDetails) -> shapes.ProcessingAttempt:
     """Show one failure; of the one whose details the message shows also the headers."""
-    headers = _headers(found.headers) if shown.is_current else None
+    headers = header_texts(found.headers) if shown.is_current else None
     own: shapes.ProcessingAttempt = {
         **attempt(shown),
         "message_id": found.message.message_id,
         "headers": headers,
+        "message_metadata": _metadata(shown, found),
     }
     return present(own)
 
 
-def _headers(headers: Mapping[str, object]) -> dict[str, str]:
+def _metadata(shown: ShownAttempt, found: MessageDetails) -> shapes.MessageMetadata:
+    """Show what ServiceControl finds out about one failure; of older ones little is known."""
+    message = found.message
+    view: shapes.MessageMetadata = {
+        "MessageType": shown.message_type,
+        "ReceivingEndpoint": {
+            "Name": shown.endpoint or shown.queue,
+            "HostId": shown.host_id or _NO_HOST,
+            "Host": shown.host or "",
+        },
+    }
+    if shown.is_current:
+        view["MessageId"] = message.message_id
+        view["MessageIntent"] = message.facts.intent
+        view["ConversationId"] = message.facts.conversation_id
+        view["IsSystemMessage"] = message.facts.is_system
+        view["TimeSent"] = time(message.time_sent)
+        view["ContentType"] = found.content_type
+        view["ContentLength"] = found.body_size
+    return present(view)
+
+
+def header_texts(headers: Mapping[str, object]) -> dict[str, str]:
     """Show every value as text: in ServiceControl all header values are text."""
     return {
         name: value if isinstance(value, str) else json.dumps(value)
@@ -190,19 +219,34 @@ def _headers(headers: Mapping[str, object]) -> dict[str, str]:
 
 
 def _exception(failed: ListedMessage | ShownAttempt) -> shapes.ExceptionDetails:
+    source = failed.source if isinstance(failed, ShownAttempt) else failed.facts.source
     shown: shapes.ExceptionDetails = {
         "exception_type": failed.exception_type,
+        "source": source,
         "message": failed.exception_message or failed.failure_reason or "",
         "stack_trace": failed.stack_trace or "",
     }
     return present(shown)
 
 
-def _endpoint(message: ListedMessage) -> shapes.ReceivingEndpoint:
+def receiving_endpoint(message: ListedMessage) -> shapes.Endpoint:
+    """Show the endpoint that failed, and on which host."""
     return {
         "name": message.endpoint or message.queue,
         "host_id": message.host_id or _NO_HOST,
         "host": message.host or "",
+    }
+
+
+def sending_endpoint(facts: HeaderFacts) -> shapes.Endpoint | None:
+    """Show the endpoint that sent a message; None if its headers name none."""
+    sender = facts.sender
+    if sender is None:
+        return None
+    return {
+        "name": sender.name,
+        "host_id": sender.host_id or _NO_HOST,
+        "host": sender.host or "",
     }
 
 
@@ -349,14 +393,23 @@ _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(\s*;[\x20-\x7e]*)?", re.ASCII)
 
 
 @router.get("/messages/{message_id:path}/body", name="get_message_body")
-def get_body(request: Request, message_id: str, parts: Parts) -> Answer[bytes] | Refusal:
-    """Return a body as it came, by unique message id or message id; 204 if it is empty."""
+def get_body(
+    request: Request, message_id: str, parts: Parts, *, unpacked: UnpackedWanted
+) -> Answer[bytes] | Refusal:
+    """Return a body, by unique message id or message id; 204 if it is empty.
+
+    It is as it came, byte for byte, unless `unpacked=yes` asks for what a person can read.
+    """
     found = find_body(parts.db, message_id, parts.codec)
     if found is None:
         return problem(404, f"No failed message has the id {message_id[:100]}.")
     if not found.body:
         return Answer(status_code=204, headers=HEADERS)
-    return revalidated(request, found.body, found.body_hash, _body_headers(found))
+    if not unpacked:
+        return revalidated(request, found.body, found.body_hash, _body_headers(found))
+    shown = unpack(found.body, len(found.body), found.packed)
+    headers = {**_body_headers(replace(found, body=shown.content)), UNPACKED: shown.note}
+    return revalidated(request, shown.content, f"{found.body_hash}-unpacked", headers)
 
 
 def _body_headers(found: MessageBody) -> dict[str, str]:

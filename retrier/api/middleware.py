@@ -5,7 +5,9 @@ in silence: `{"selection": {"queue": "x"}, "selection": {"all": true}}` would me
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from anyio import to_thread
@@ -14,8 +16,9 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from retrier.api.answers import problem
-from retrier.domain.hosts import Hosts, parse_host
+from retrier.api.answers import HEADERS, problem
+from retrier.api.origins import preflight, telling
+from retrier.domain.hosts import Hosts, Origin, Proxies, parse_host, parse_origin
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
 from retrier.http.problems import WrongField
@@ -115,56 +118,37 @@ Millions of them take seconds to read, in which nothing else is answered.
 """
 
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
-_OWN_SITE = frozenset({"same-origin", "none"})
-"""What a browser says of a page of ours, and of an address that a person has typed."""
 _DIGITS = 18
+_FOREIGN = "A web page of another origin is not allowed to change anything."
 _TOO_LARGE = f"The body of a request has at most {LARGEST_BODY} bytes."
 _TOO_MANY = f"The body of a request in JSON has at most {MOST_COMMAS} commas."
 
 
-class RequestMiddleware:
-    """ASGI middleware around all routes."""
-
-    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
-        self._app = app
-        self._hosts = hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Normalise the request or refuse it, then hand it on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-        elif (refusal := self._refusal(scope)) is not None:
-            await refusal(scope, receive, send)
-        else:
-            await self._app(_normalised(scope), _bounded(scope, receive), send)
-
-    def _refusal(self, scope: Scope) -> Response | None:
-        headers = Headers(scope=scope)
-        return refuse_other_host(headers, self._hosts) or _refusal(scope, headers)
+_OWN_SITE = frozenset({"same-origin", "none"})
+"""What a browser says of a page of ours, and of an address that a person has typed."""
 
 
-def _refusal(scope: Scope, headers: Headers) -> Response | None:
-    size = headers.get("content-length", "0")
-    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-        return problem(400, "The address has a NUL character, which is not allowed.")
-    if size.isdecimal() and int(size[:_DIGITS]) > LARGEST_BODY:
-        return problem(413, _TOO_LARGE)
-    if scope["method"] not in _HARMLESS and _is_foreign(headers):
-        return problem(403, "A web page of another origin is not allowed to change anything.")
-    return None
+def listed_origin(headers: Headers, listed: AbstractSet[Origin]) -> str | None:
+    """Return the origin that a request names, as it writes it, if the settings list it."""
+    named = headers.getlist("origin")
+    if len(named) != 1 or parse_origin(named[0]) not in listed:
+        return None
+    return named[0]
 
 
-def _is_foreign(headers: Headers) -> bool:
+def is_foreign(headers: Headers) -> bool:
     """Say whether a browser sends this for another site's page; other clients name no origin.
 
     A browser sends a POST without a body without a preflight, so any page could ask for retries.
     The Host was checked before, so an origin with the same host is a page of ours. A browser that
-    leaves the origin out still says how far away its page is.
+    calls its page `same-origin` knows better than a Host that a proxy has rewritten, and no page
+    can make it say so. One that leaves the origin out still says how far away its page is.
     """
     origins, host = headers.getlist("origin"), headers.get("host", "").lower()
+    sites = [site.lower() for site in headers.getlist("sec-fetch-site")]
     if origins:
-        return any(_authority(origin) != host for origin in origins)
-    return any(site.lower() not in _OWN_SITE for site in headers.getlist("sec-fetch-site"))
+        return sites != ["same-origin"] and any(_authority(each) != host for each in origins)
+    return any(site not in _OWN_SITE for site in sites)
 
 
 def _authority(origin: str) -> str | None:
@@ -174,9 +158,113 @@ def _authority(origin: str) -> str | None:
         return None
 
 
+PEER = "retrier.peer"
+"""The member of a scope with the address that the connection came from, whoever its client was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Callers:
+    """Who may ask: under which hosts, for pages of which other origins, and through which proxies."""
+
+    hosts: Hosts = field(default_factory=Hosts)
+    origins: frozenset[Origin] = frozenset()
+    proxies: Proxies = field(default_factory=Proxies)
+
+    @property
+    def of_page(self) -> "Callers":
+        """Who may ask the page: no page of another origin, not even one that may ask the API."""
+        return replace(self, origins=frozenset())
+
+
+class RequestMiddleware:
+    """ASGI middleware around all routes. `methods_of` returns the methods that an address has."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        callers: Callers,
+        methods_of: Callable[[Scope], Sequence[str]] | None = None,
+    ) -> None:
+        self._app = app
+        self._callers = callers
+        self._methods_of = methods_of
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Normalise the request or answer it at once, else hand it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        origin = listed_origin(Headers(scope=scope), self._callers.origins)
+        if self._callers.origins:
+            send = telling(send, origin)
+        asked = _normalised(scope)
+        answer = self._host_refusal(asked)
+        if answer is None:
+            asked = as_forwarded(asked, self._callers.proxies)
+            answer = self._answer_at_once(asked, is_listed=origin is not None)
+        if answer is not None:
+            await answer(asked, receive, send)
+        else:
+            await self._app(asked, _bounded(asked, receive), send)
+
+    def _host_refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        found = refuse_other_host(headers.getlist("host"), self._callers.hosts)
+        told = forwarded_hosts(scope, self._callers.proxies)
+        refusals = (refuse_other_host([each], self._callers.hosts) for each in told)
+        return found or next((each for each in refusals if each is not None), None)
+
+    def _answer_at_once(self, scope: Scope, *, is_listed: bool) -> Response | None:
+        headers = Headers(scope=scope)
+        refusal = _refusal(scope, headers, is_listed=is_listed)
+        if refusal is not None or scope["method"] != "OPTIONS" or self._methods_of is None:
+            return refusal
+        if is_listed and "access-control-request-method" in headers:
+            return preflight()
+        methods = self._methods_of(scope)
+        if not methods:
+            return problem(404, "There is nothing at this address.")
+        return Response(status_code=204, headers={**HEADERS, "Allow": ", ".join(methods)})
+
+
+def forwarded_hosts(scope: Scope, proxies: Proxies) -> Sequence[str]:
+    """Return the hosts under which a trusted proxy says that it was asked; none of anybody else."""
+    peer = scope.get(PEER) or (scope.get("client") or [""])[0]
+    if not proxies.include(peer):
+        return ()
+    told = ",".join(Headers(scope=scope).getlist("x-forwarded-host"))
+    return [each.strip() for each in told.split(",")] if told else ()
+
+
+def as_forwarded(scope: Scope, proxies: Proxies) -> Scope:
+    """Return a request under the host that the client of a trusted proxy named.
+
+    Of several proxies in a row the first one knows it. Both faces compare origins with it, and the
+    addresses in answers have it.
+    """
+    told = forwarded_hosts(scope, proxies)
+    if not told:
+        return scope
+    others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+    return {**scope, "headers": [(b"host", told[0].encode("latin-1")), *others]}
+
+
+def _refusal(scope: Scope, headers: Headers, *, is_listed: bool) -> Response | None:
+    size = headers.get("content-length", "0")
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        return problem(400, "The address has a NUL character, which is not allowed.")
+    if size.isdecimal() and int(size[:_DIGITS]) > LARGEST_BODY:
+        return problem(413, _TOO_LARGE)
+    if scope["method"] not in _HARMLESS and not is_listed and is_foreign(headers):
+        return problem(403, _FOREIGN)
+    return None
+
+
 def _normalised(scope: Scope) -> Scope:
     path: str = scope["path"]
-    if path.startswith("/api/"):
+    # A slash that is encoded belongs to an id.
+    is_encoded = bytes(scope.get("raw_path") or b"/")[-3:].upper() == b"%2F"
+    if path.startswith("/api/") and not is_encoded:
         path = path.removesuffix("/")
     return {**scope, "path": path, "query_string": _lower_names(scope["query_string"])}
 
@@ -209,9 +297,8 @@ _LONGEST_HOST = 100
 _WANTED = "This API is asked as localhost, 127.0.0.1 or [::1], or as one of api.allowed_hosts"
 
 
-def refuse_other_host(headers: Headers, hosts: Hosts) -> Response | None:
-    """Return a 421 unless the request names exactly one host that is allowed."""
-    named = headers.getlist("host")
+def refuse_other_host(named: list[str], hosts: Hosts) -> Response | None:
+    """Return a 421 unless exactly one host is named, and it is allowed."""
     host = parse_host(named[0]) if len(named) == 1 else None
     if host is not None and hosts.include(host):
         return None

@@ -285,7 +285,7 @@ def shown_preview(
 
 def destinations(found: Preview, destination: str | None) -> Sequence[str]:
     """Return the queues to which most of the messages would go."""
-    return [destination] if destination else [each.key for each in found.lines(By.DESTINATION)]
+    return [destination] if destination else found.destinations
 
 
 def _asked(destination: str, found: Preview) -> Sequence[PreviewLine]:
@@ -322,8 +322,8 @@ def _warnings(
         text = f"The queue {queue} does not exist: retries to it fail."
         yield {"kind": "queue_missing", "text": text}
     for kind, text in warnings_of(found, seen):
-        # Who names the queue to send to is not redirected.
-        if kind != "redirect" or destination is None:
+        # Who names the queue to send to is not redirected, and needs no other.
+        if kind not in ("redirect", "destination_unknown") or destination is None:
             yield {"kind": kind, "text": text}
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
 from retrier.api.live import LiveFeed
-from retrier.domain.hosts import Hosts
+from retrier.api.middleware import Callers
 from retrier.http.cache import AnswerCache
 from retrier.http.parts import FaceParts, refuse_policies
 from retrier.policy.policy_set import PolicySet
@@ -29,18 +30,32 @@ _WATCHERS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """What clients are told of the settings; `archived_kept` is None for ever."""
+
+    instance: str = "retrier"
+    broker: str = "RabbitMQ"
+    error_queues: tuple[str, ...] = ("error",)
+    log_queue: str | None = None
+    log_level: str = "info"
+    resolved_kept: timedelta | None = timedelta(days=10)
+    archived_kept: timedelta | None = timedelta(days=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiParts(FaceParts):
     """What the handlers work with beside what the page has, too.
 
     `read_policies` makes a set of what would be the section `policies` of the settings, or raises
     ConfigurationError. `metrics` takes an Accept header and returns content type and text of a
-    scrape. `feed` serves who follows the event log. Requests that name none of `hosts` are refused.
+    scrape. `feed` serves who follows the event log. `configured` is what clients are told of the settings. Requests of others than the `callers` are refused.
     """
 
     metrics: Callable[[str], tuple[str, bytes]]
     feed: LiveFeed
     read_policies: Callable[[object], PolicySet] = refuse_policies
-    hosts: Hosts = field(default_factory=Hosts)
+    configured: Configured = field(default_factory=Configured)
+    callers: Callers = field(default_factory=Callers)
     cache: AnswerCache = field(default_factory=AnswerCache)
     _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))
 

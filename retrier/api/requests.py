@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Body, Depends, Header, HTTPException, Query, Request
+from fastapi.exceptions import RequestValidationError
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
@@ -38,7 +39,7 @@ from retrier.domain.times import (
     read_moment,
 )
 from retrier.gateway import AskedAgain, Gateway
-from retrier.http.filters import FilterQuery, choice, read_filter
+from retrier.http.filters import FilterQuery, choice, is_yes, read_filter
 from retrier.http.parts import LONGEST_KEY, asked_by
 from retrier.http.problems import WrongField
 from retrier.store.message_lists import Key, Order, Page, PageRequest, Place, Sort
@@ -248,13 +249,19 @@ def _filter(query: Annotated[ListQuery, Depends()], ids: IdsQuery) -> Selection:
 
 
 DIRECTION = choice(("asc", "desc"))
+_ALSO_CALLED = {
+    "processed_at": Sort.TIME_OF_FAILURE,
+    # A retry that was issued is the last change of a pending one.
+    "time_of_retry_request": Sort.MODIFIED,
+}
+"""What ServiceControl's clients call an order that is another one's here."""
 
 
 def _order(
-    sort: Annotated[str, Query(), choice(Sort)] = "",
+    sort: Annotated[str, Query(), choice((*Sort, *_ALSO_CALLED))] = "",
     direction: Annotated[str, Query(), DIRECTION] = "",
 ) -> Order:
-    known = Sort(sort) if sort in list(Sort) else Sort.TIME_SENT
+    known = Sort(sort) if sort in list(Sort) else _ALSO_CALLED.get(sort, Sort.TIME_SENT)
     return Order(sort=known, descending=direction != "asc")
 
 
@@ -329,6 +336,21 @@ def list_headers(
         return page_headers(request, page, found.total)
     following = {} if found.next is None else {NEXT_AFTER: write_place(found.next, order)}
     return {TOTAL_COUNT: str(found.total), **following}
+
+
+UNPACKED = "X-Retrier-Unpacked"
+"""The header that says how a body was packed, or why it is as it came."""
+
+
+def _wants_unpacked(
+    unpacked: Annotated[
+        str, Query(description="yes: without the gzip or deflate around it, 1 MiB at most")
+    ] = "",
+) -> bool:
+    return is_yes(unpacked, "query.unpacked")
+
+
+UnpackedWanted = Annotated[bool, Depends(_wants_unpacked)]
 
 
 def page_headers(request: Request, page: PageRequest, total: int) -> dict[str, str]:
@@ -487,20 +509,36 @@ MOST_IDS = 100_000
 """Ids that one request may name; for more, use a bulk route or several requests."""
 
 _LONGEST_ID = 1000
+_NO_ID = "Every id is a text that is not empty."
 
 
 def checked(ids: list[Any]) -> tuple[str, ...]:
     """Return the ids. Raises HTTPException if one is no text, empty, too long or not clean."""
     if not all(is_id(each) for each in ids):
-        raise HTTPException(400, "Every id is a text that is not empty.")
+        raise HTTPException(400, _NO_ID)
     return tuple(ids)
+
+
+def checked_shape(ids: list[Any]) -> tuple[str, ...]:
+    """Return the ids; an empty one is of the wrong shape. Raises RequestValidationError too.
+
+    ServiceControl answers so where it archives and where it deals with pending retries.
+    """
+    if any(each in ("", None) for each in ids):
+        raise RequestValidationError([{"type": "id", "loc": ("body",), "msg": _NO_ID}])
+    return checked(ids)
 
 
 def _named(ids: Annotated[list[Any], Body(max_length=MOST_IDS)]) -> tuple[str, ...]:
     return checked(ids)
 
 
+def _well_named(ids: Annotated[list[Any], Body(max_length=MOST_IDS)]) -> tuple[str, ...]:
+    return checked_shape(ids)
+
+
 NamedIds = Annotated[tuple[str, ...], Depends(_named)]
+WellNamedIds = Annotated[tuple[str, ...], Depends(_well_named)]
 
 
 def is_id(each: object) -> bool:

@@ -19,7 +19,8 @@ from retrier.api.requests import (
     Moment,
     NamedIds,
     PageQuery,
-    checked,
+    WellNamedIds,
+    checked_shape,
     page_headers,
     pending_retries,
     read_age,
@@ -255,7 +256,7 @@ def _count(ids: Sequence[object]) -> str:
 
 
 @pending.post("/retry", status_code=202)
-def retry_pending_messages(ids: NamedIds, context: InContext) -> Answer[AskedAgain]:
+def retry_pending_messages(ids: WellNamedIds, context: InContext) -> Answer[AskedAgain]:
     """Stop waiting for the outcome of these messages' retries, and retry them again."""
     return context.retry_again(f"retry of {_count(ids)}", ids)
 
@@ -272,7 +273,7 @@ def retry_pending_of_queue(body: QueueTimeRange, context: InContext) -> Answer[A
 def resolve_messages(body: IdsOrTimeRange, context: InContext) -> Answer[ArchiveOutcome]:
     """Resolve the messages with these ids, or the pending retries of this time."""
     if body.uniquemessageids is not None:
-        return act_on_ids(context, Act.RESOLVE, checked(body.uniquemessageids))
+        return act_on_ids(context, Act.RESOLVE, checked_shape(body.uniquemessageids))
     if body.first is None or body.last is None:
         raise RequestValidationError([_NEITHER])
     return act_on(context, Act.RESOLVE, body.of_time(), "the pending retries of a time")

@@ -45,6 +45,7 @@ watching = Routes(tags=["service"])
 """Routes of every process, whatever its roles."""
 
 
+@watching.head("/health")
 @watching.get("/health")
 async def get_health() -> Answer[shapes.Health]:
     """Answer 200 as long as the process answers.
@@ -55,6 +56,7 @@ async def get_health() -> Answer[shapes.Health]:
     return _report({"status": "healthy"}, 200)
 
 
+@watching.head("/health/ready")
 @watching.get("/health/ready")
 async def get_readiness(parts: Parts) -> Answer[shapes.Readiness]:
     """Answer 200 if every part works, else 503, with the reason of each part."""
@@ -72,6 +74,7 @@ def _report(content: T, status: int) -> Answer[T]:
     return Answer(encode(content), status_code=status, headers=headers)
 
 
+@watching.head("/metrics", response_class=Response)
 @watching.get("/metrics", response_class=Response)
 async def get_metrics(request: Request, parts: Parts) -> Response:
     """Return all metrics of this process, in Prometheus' text format or as OpenMetrics."""
@@ -105,6 +108,19 @@ _URLS = {
     "imports_url": "imports",
     "redirects_url": "redirects",
     "recovery_url": "recovery",
+    "endpoints_url": "endpoints",
+    "known_endpoints_url": "endpoints/known",
+    "endpoints_messages_url": f"endpoints/{{name}}/messages/{_LIST}",
+    "endpoints_message_search_url": f"endpoints/{{name}}/messages/search/{{keyword}}/{_LIST}",
+    "audit_count_url": "endpoints/{name}/audit-count",
+    "message_search_url": f"messages/search/{{keyword}}/{_LIST}",
+    "configuration": "configuration",
+    "remote_configuration": "configuration/remotes",
+    "license_details": "license",
+    "sagas_url": "sagas",
+    "archived_groups_url": "errors/groups/{classifier?}",
+    "get_archive_group": "archive/groups/id/{groupId}",
+    "my_routes_url": "my/routes",
     "policies_url": "policies",
     "ledger_url": "ledger",
 }

@@ -200,7 +200,9 @@ def _check_destinations(settings: Settings, queues: Queues) -> Iterator[CheckRes
     One that is missing is a warning: `run` takes failures all the same, and the retries to it are
     reverted. Raises BrokerUnavailable.
     """
-    named = {each.destination for each in settings.ingestion.error_queues}
+    queues_of = settings.ingestion.error_queues
+    named = {each.destination for each in queues_of}
+    named |= {queue for each in queues_of for queue in each.destinations.values()}
     for queue in sorted(each for each in named if each is not None):
         text = _NO_DESTINATION if queues.look(queue) is None else "ok"
         yield CheckResult(name=f"destination {queue}", ok=True, text=text)

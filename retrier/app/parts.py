@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from retrier import __version__
 from retrier.api.live import LiveFeed
+from retrier.api.middleware import Callers
 from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.metrics import Metrics
 from retrier.app.policies import PolicySource
@@ -19,7 +20,7 @@ from retrier.app.queue_looks import LOOK_SECONDS, QueueLooks, WholeNames
 from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.dialects.accounts import have_none
-from retrier.domain.hosts import Hosts, parse_host
+from retrier.domain.hosts import Hosts, Proxies, parse_host, parse_network, parse_origin
 from retrier.domain.retention import SecondLook, find_ages
 from retrier.events.event import Emit
 from retrier.gateway import Archives, Gateway
@@ -111,6 +112,17 @@ def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
     )
 
 
+def make_callers(api: Api) -> Callers:
+    """Return who may ask the API; the page is asked by its own pages only."""
+    origins = (parse_origin(each) for each in api.allowed_origins)
+    networks = (parse_network(each) for each in api.trusted_proxies)
+    return Callers(
+        hosts=make_hosts(api),
+        origins=frozenset(each for each in origins if each is not None),
+        proxies=Proxies(frozenset(each for each in networks if each is not None)),
+    )
+
+
 def make_hosts(api: Api) -> Hosts:
     """Return the hosts that requests to the API and to the page may name."""
     address = f"[{api.host}]" if ":" in api.host else api.host
@@ -174,12 +186,20 @@ def make_mapping(
         volatile=(
             *(each.casefold() for each in settings.ingestion.volatile_headers),
             *(each.casefold() for each in queue.drop_headers),
+            *(each.casefold() for each in _stripped(settings)),
             escape((queue.stream_header or settings.ingestion.stream_header).casefold()),
         ),
         own_queues=frozenset(each.queue for each in settings.ingestion.error_queues),
         stream_order_header=settings.ingestion.stream_order_header,
+        destinations=queue.destinations,
+        own=tuple(each.dialect for each in settings.ingestion.dialects),
         exists=exists,
     )
+
+
+def _stripped(settings: Settings) -> tuple[str, ...]:
+    """Return what retries leave out for all dialects of the settings, whatever read the message."""
+    return tuple(each for own in settings.ingestion.dialects for each in own.strip)
 
 
 def _names(parts: Parts) -> WholeNames:
@@ -263,7 +283,8 @@ def make_processor(
         idle_wait=retries.idle_wait,
         keep_transient=retries.keep_transient,
         drop_headers={
-            each.queue: each.drop_headers for each in parts.settings.ingestion.error_queues
+            each.queue: (*each.drop_headers, *_stripped(parts.settings))
+            for each in parts.settings.ingestion.error_queues
         },
     )
     transport = AttendedTransport(parts.transport, progress)

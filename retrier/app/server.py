@@ -11,18 +11,20 @@ from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
-from retrier.api.middleware import RequestMiddleware
-from retrier.app.parts import ANSWER_LIMIT, Parts, make_gateway, make_hosts
+from retrier.api.middleware import PEER, RequestMiddleware
+from retrier.api.parts import Configured
+from retrier.app.parts import ANSWER_LIMIT, Parts, make_callers, make_gateway
 from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
 from retrier.http.parts import AT_WORK
-from retrier.settings import Role, name_settings_queues
+from retrier.settings import Role, Settings, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
 from retrier.web.application import create_page, warm_up
 from retrier.web.counts import PageCounts
@@ -85,7 +87,7 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         read_policies=partial(read_policy_text, own_queues=name_settings_queues(parts.settings)),
     )
     state.counts.do_before(partial(warm_up, page_parts))
-    return RequestMiddleware(create_page(page_parts), make_hosts(parts.settings.api))
+    return RequestMiddleware(create_page(page_parts), api.callers.of_page)
 
 
 class Faces:
@@ -106,6 +108,23 @@ def is_of_api(path: str) -> bool:
     return any(path == each or path.startswith(f"{each}/") for each in _OF_API)
 
 
+_LOOPBACK = "127.0.0.1"
+"""Whatever listens there may always say, by X-Forwarded-For, who its client is."""
+
+
+class Peers:
+    """Notes where a connection came from, before the word of a proxy takes the place of it."""
+
+    def __init__(self, app: ASGIApp, proxies: Sequence[str]) -> None:
+        self._app = ProxyHeadersMiddleware(app, [_LOOPBACK, *proxies])  # type: ignore[arg-type]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand it on with that address."""
+        peer = scope.get("client")
+        noted = {**scope, PEER: peer[0] if peer else ""}
+        await self._app(noted, receive, send)  # type: ignore[arg-type]
+
+
 _BACKLOG = 128
 _WHAT_TO_DO = "end what listens there, or name another port: --port, or api.port in the settings"
 _GRACE = 3
@@ -120,6 +139,7 @@ class WebServer:
         config = uvicorn.Config(
             api,
             log_config=None,
+            proxy_headers=False,  # `Peers` does that
             # Uvicorn warns of each request that is no HTTP: a port scan would fill the log.
             log_level="error",
             access_log=False,
@@ -236,7 +256,7 @@ def make_server(
     settings = parts.settings.api
     api = make_faces(parts, health, feed, page if Role.API in roles else None)
     try:
-        return WebServer(api, settings.host, settings.port)
+        return WebServer(Peers(api, settings.trusted_proxies), settings.host, settings.port)
     except (ConfigurationError, ServiceUnavailable) as error:
         if Role.API in roles:
             raise
@@ -258,7 +278,21 @@ def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | N
         policies=lambda: parts.policies.in_force,
         read_policies=partial(read_policies, own_queues=name_settings_queues(parts.settings)),
         session_id=parts.session_id,
-        hosts=make_hosts(parts.settings.api),
+        configured=_configured(parts.settings),
+        callers=make_callers(parts.settings.api),
     )
     api = create_api(api_parts, whole=page is not None)
     return api if page is None else Faces(api, make_page(parts, api_parts, page))
+
+
+def _configured(settings: Settings) -> Configured:
+    ingestion, retention = settings.ingestion, settings.retention
+    return Configured(
+        instance=settings.instance,
+        broker="Embedded" if settings.broker.is_embedded else "RabbitMQ",
+        error_queues=tuple(each.queue for each in ingestion.error_queues),
+        log_queue=ingestion.forward_to,
+        log_level=settings.log.level,
+        resolved_kept=retention.resolved,
+        archived_kept=retention.archived,
+    )

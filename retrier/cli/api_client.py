@@ -107,11 +107,13 @@ class ApiClient:
         items = tuple(found.values())[:limit]
         return Listing(total=max(total or 0, len(items)), items=items)
 
-    def body(self, *path: str) -> tuple[bytes, str]:
-        """Return the body that is at a path under /api, and its content type."""
-        answer = self._get(path, {})
-        empty = answer.status_code == _NO_CONTENT
-        return (b"", "") if empty else (answer.content, answer.headers.get("Content-Type", ""))
+    def body(self, *path: str, unpacked: bool = False) -> tuple[bytes, str, str]:
+        """Return the body that is at a path under /api, its content type, and how it was packed."""
+        answer = self._get(path, {"unpacked": "yes"} if unpacked else {})
+        if answer.status_code == _NO_CONTENT:
+            return b"", "", ""
+        told = answer.headers
+        return answer.content, told.get("Content-Type", ""), told.get("X-Retrier-Unpacked", "")
 
     @contextmanager
     def lines(

@@ -14,6 +14,7 @@ from retrier.cli import (
     archives,
     breakers,
     database,
+    dialects,
     events,
     groups,
     imports,
@@ -26,6 +27,7 @@ from retrier.cli import (
     retry,
     service,
     streams,
+    views,
 )
 from retrier.cli.command import command, make_app
 
@@ -117,7 +119,7 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "processor",
             "ledger",
         ),
-        "What is set": ("policies", "redirects", "breakers", "streams"),
+        "What is set": ("policies", "redirects", "breakers", "streams", "views", "dialects"),
         "The service": ("run", "demo", "check", "verify", "db", "recover", "version", "help"),
     }
 )
@@ -168,12 +170,14 @@ app.add_typer(retry.given_up_app, name="errors")
 app.add_typer(imports.app, name="imports")
 app.add_typer(pending.app, name="pending")
 app.add_typer(redirects.app, name="redirects")
+app.add_typer(views.app, name="views")
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(streams.app, name="streams")
 app.add_typer(operations.steering_app, name="operations")
 app.add_typer(operations.batches_app, name="batches")
 app.add_typer(archives.app, name="archive-operations")
 app.add_typer(policies.app, name="policies")
+app.add_typer(dialects.app, name="dialects")
 app.add_typer(database.app, name="db")
 
 

@@ -45,9 +45,11 @@ from retrier.cli.printer import (
     short_id,
 )
 from retrier.cli.selection import Conditions
+from retrier.cli.views import find_conditions
 from retrier.domain.classifiers import NO_REASON
 from retrier.domain.decision import AGAIN
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
+from retrier.domain.wire import PACKED, packed_as
 from retrier.errors import RequestRefused
 
 _MOST_ATTEMPTS = 50
@@ -122,10 +124,9 @@ def show_message(printer: Printer, found: FailedMessageDetails) -> None:
     printer.block("exception message", exception["message"])
     printer.block("stack trace", exception["stack_trace"])
     attempts = found["processing_attempts"]
-    headers = next((each["headers"] for each in attempts if "headers" in each), None)
-    shown: Mapping[str, Mapping[str, object] | None] = {
+    shown: Mapping[str, Mapping[str, object]] = {
         "properties": found["properties"],
-        "headers": headers,
+        "headers": _headers(found),
     }
     for title, values in shown.items():
         if values:
@@ -140,6 +141,12 @@ def show_message(printer: Printer, found: FailedMessageDetails) -> None:
     printer.table(
         _GROUPS, [(short_id(g["id"]), g["type"], g["title"]) for g in found["failure_groups"]]
     )
+
+
+def _headers(found: FailedMessageDetails) -> Mapping[str, str]:
+    """Return the headers of the newest failure that has some."""
+    attempts = found["processing_attempts"]
+    return next((each["headers"] or {} for each in attempts if "headers" in each), {})
 
 
 def _show_attempts(printer: Printer, attempts: Sequence[ProcessingAttempt]) -> None:
@@ -168,6 +175,8 @@ def _row(item: FailedMessage) -> tuple[object, ...]:
 def _destination(item: FailedMessage) -> str | None:
     """Return where its retry goes, if it is not the queue where it failed."""
     destination = item["destination"]
+    if not destination:
+        return "not known"
     return None if destination == item["queue_address"] else destination
 
 
@@ -203,6 +212,9 @@ def _facts(found: FailedMessageDetails) -> dict[str, object]:
         "resolution": found.get("resolution"),
         "queue": found["queue_address"],
         "destination": _destination(found),
+        "to send it": None
+        if found["destination"]
+        else "name a queue (retrier retry --destination), or redirect its queue (retrier redirects set)",
         "endpoint": found["receiving_endpoint"]["name"],
         "host": found["receiving_endpoint"]["host"] or None,
         "process": found.get("process"),
@@ -218,6 +230,7 @@ def _facts(found: FailedMessageDetails) -> dict[str, object]:
         "error queue": found["error_queue"],
         "dialect": found["dialect"],
         "body": f"{found['body_size']:,} bytes {found.get('content_type') or ''}".strip(),
+        "packed": _packed(found),
         "maybe copy of": found.get("maybe_copy_of"),
         "carries the stamps of": found.get("derived_from"),
         "stream": found.get("stream"),
@@ -323,6 +336,12 @@ class MessageFilters(Conditions):
         str | None,
         typer.Option("--message-id", metavar="ID", help="With exactly this id of its sender."),
     ] = None
+    view: Annotated[
+        str | None,
+        typer.Option(
+            "--view", metavar="NAME", help="As this saved view says; other options come on top."
+        ),
+    ] = None
 
     def params(self, api: ApiClient) -> dict[str, str]:
         """Return the query parameters of the API. Raises BadParameter, RequestRefused."""
@@ -332,7 +351,8 @@ class MessageFilters(Conditions):
             "message_id": self.message_id,
         }
         parts = {name: str(value) for name, value in self.resolved(api).items()}
-        return parts | {name: value for name, value in more.items() if value}
+        own = parts | {name: value for name, value in more.items() if value}
+        return find_conditions(api, self.view) | own if self.view else own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -392,7 +412,7 @@ def list_errors(
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         conditions = wanted.params(api)
-        found = pages.fetch_messages(api, "errors", **conditions, **order.params())
+        found = pages.fetch_messages(api, "errors", **order.params(), **conditions)
         if service.as_json:
             printer.document({"total": found.total, "items": found.items})
         elif order.ids:
@@ -446,11 +466,20 @@ def _show_with_advice(printer: Printer, found: FailedMessageDetails) -> None:
     Examples:
       retrier errors body 3f2b91c0
       retrier errors body 3f2b91c0 --output order.json
+      retrier errors body 3f2b91c0 --unpacked | jq .
     """
 )
 @command
 def body(
-    ctx: typer.Context, message_id: MessageId, service: CalledService, output: Output = None
+    ctx: typer.Context,
+    message_id: MessageId,
+    service: CalledService,
+    output: Output = None,
+    *,
+    unpacked: Annotated[
+        bool,
+        typer.Option("--unpacked", help="Without the gzip or deflate around it, 1 MiB at most."),
+    ] = False,
 ) -> None:
     """Print the body of a failed message, byte for byte.
 
@@ -460,14 +489,28 @@ def body(
     with service.open(ctx) as api:
         # Not every text is a unique id: bodies are also found by message id, which can be any text.
         whole = find_message_id(api, message_id) if is_short(message_id) else message_id
-        data, content_type = api.body("messages", whole, "body")
+        data, content_type, told = api.body("messages", whole, "body", unpacked=unpacked)
+    if told:
+        printer.note(told)
     if output is not None:
         write_bytes(output, data)
         printer.note(f"{counted(len(data), 'byte')} written to {output}")
     if service.as_json:
-        printer.document({"id": whole, "content_type": content_type, **_in_json(data, output)})
+        how = {"unpacked": told} if told else {}
+        content = {"content_type": content_type, **how, **_in_json(data, output)}
+        printer.document({"id": whole, **content})
     elif output is None:
         _print(printer, data)
+
+
+def _packed(found: FailedMessageDetails) -> str | None:
+    """Return how its body is packed, and how it is read."""
+    packed = packed_as(found["properties"], _headers(found))
+    if packed not in PACKED:
+        return None
+    return (
+        f"{packed}: `retrier errors body {short_id(found['id'])} --unpacked` prints what is in it"
+    )
 
 
 @app.command(

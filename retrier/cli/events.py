@@ -17,13 +17,16 @@ from retrier.cli.command import (
     Tools,
     command,
     find_message_id,
-    find_operation_id,
     make_app,
+    offer_operations,
+    offer_words,
     tools_of,
 )
 from retrier.cli.errors import MessageId
 from retrier.cli.errors import app as errors_app
 from retrier.cli.printer import Column, Printer, moment, one_line
+from retrier.cli.selection import moment as moment_of
+from retrier.domain.events import KINDS, find_wrong_kind
 from retrier.errors import ServiceUnavailable
 
 _PAUSE = 2.0
@@ -106,8 +109,17 @@ def show_event(printer: Printer, item: LoggedEvent) -> None:
 
 def show_history(printer: Printer, items: Iterable[HistoryLine]) -> None:
     """Print one line per thing that happened."""
-    rows = [(moment(each["at"]), each["kind"], each.get("who"), each["text"]) for each in items]
+    rows = [
+        (moment(each["at"]), each["kind"], each.get("who"), each["text"] + _failed(each))
+        for each in items
+    ]
     printer.table(_EVENTS, rows)
+
+
+def _failed(item: HistoryLine) -> str:
+    """Say when it failed, if that is another second than that in which it was taken off."""
+    failed = moment(item.get("time_of_failure") or item["at"])
+    return "" if failed == moment(item["at"]) else f" (failed at {failed})"
 
 
 def show_attempts(printer: Printer, items: Iterable[Attempt]) -> None:
@@ -140,27 +152,83 @@ def _attempt(item: Attempt) -> tuple[object, ...]:
 app = make_app("Look at what happened.")
 
 
+def _kind(text: str) -> str:
+    """Return the kind. Raises BadParameter if no event has it."""
+    why_not = find_wrong_kind([text])
+    if why_not is not None:
+        raise typer.BadParameter(why_not)
+    return text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEvents:
     """Which events are shown: those that match all options given."""
 
     kind: Annotated[
         list[str] | None,
-        typer.Option("--kind", metavar="KIND", help="Of this kind; may be given again."),
+        typer.Option(
+            "--kind",
+            parser=_kind,
+            metavar="KIND",
+            autocompletion=offer_words(KINDS),
+            help="Of this kind; may be given again.",
+        ),
+    ] = None
+    who: Annotated[
+        str | None, typer.Option("--who", metavar="NAME", help="By who has this name.")
+    ] = None
+    people: Annotated[bool, typer.Option("--people", help="By people only.")] = False
+    routine: Annotated[
+        bool, typer.Option("--routine", help="With what is routine, such as each batch of a retry.")
+    ] = False
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            parser=moment_of,
+            metavar="TIME",
+            help="Happened then or later: 2h, 7d, or a date or time.",
+        ),
+    ] = None
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            parser=moment_of,
+            metavar="TIME",
+            help="Happened then or before: 2h, 7d, or a date or time.",
+        ),
     ] = None
     operation: Annotated[
-        str | None, typer.Option("--operation", metavar="ID", help="About this operation.")
+        str | None,
+        typer.Option(
+            "--operation",
+            metavar="ID",
+            autocompletion=offer_operations,
+            help="About this operation.",
+        ),
     ] = None
     message: Annotated[
         str | None, typer.Option("--message", metavar="ID", help="About this failed message.")
     ] = None
 
     def params(self, api: ApiClient) -> dict[str, str]:
-        """Return the query parameters of the API."""
+        """Return the query parameters of the API; it knows the operations of both kinds.
+
+        Raises BadParameter, RequestRefused.
+        """
+        if "" in (self.who, self.operation, self.message):
+            # As a condition it would be none, and find everything.
+            raise typer.BadParameter("--who, --operation and --message take no empty value.")
         parts = {
             "kind": ",".join(self.kind or ()),
-            "operation": find_operation_id(api, self.operation) if self.operation else "",
-            "message": find_message_id(api, self.message) if self.message else "",
+            "who": self.who,
+            "people": "yes" if self.people else None,
+            "routine": "yes" if self.routine else None,
+            "since": self.since,
+            "until": self.until,
+            "operation": self.operation,
+            "message": find_message_id(api, self.message) if self.message else None,
         }
         return {name: value for name, value in parts.items() if value}
 
@@ -175,6 +243,7 @@ Follow = Annotated[
     \b
     Examples:
       retrier events --limit 20
+      retrier events --people --since 2h
       retrier events --follow
       retrier events --follow --kind operation_completed --limit 1 --json
     """
@@ -189,6 +258,9 @@ def events(
     follow: Follow = False,
 ) -> None:
     """Show who did what to what, the newest first.
+
+    What is routine, such as each batch of a retry, is left out unless --routine or --kind asks for
+    it.
 
     With --follow: what happens from now on, until Ctrl-C or until --limit events have come. With
     --json each of them is one line.

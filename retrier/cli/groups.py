@@ -66,10 +66,16 @@ def _comment_row(item: GroupWithOperation) -> tuple[object, ...]:
     return short_id(item["id"]), minute(item["commented_at"]), item["commented_by"], item["comment"]
 
 
-def _group_row(item: Mapping[str, object], apart: Iterable[str]) -> tuple[object, ...]:
-    counts = (f"{item[name]:,}" for name in ("count", *apart))
-    times = (minute(item[name]) if name in item else "" for name in ("first_seen", "last"))
+def _group_row(item: GroupWithOperation, apart: Iterable[str]) -> tuple[object, ...]:
+    shown: Mapping[str, object] = item
+    counts = (f"{each:,}" for each in (_unresolved(item), *(shown[name] for name in apart)))
+    times = (minute(shown[name]) if name in item else "" for name in ("first_seen", "last"))
     return short_id(item["id"]), *counts, *times
+
+
+def _unresolved(item: GroupWithOperation) -> int:
+    """Return how many messages wait; the count of a group that is over is what its retry was about."""
+    return item["manual"] + item["scheduled"] + item["dead"]
 
 
 def _retry(item: GroupWithOperation) -> str:
@@ -175,7 +181,7 @@ _NONE_MATCHES = "no group with an unresolved message matches"
 
 
 def _show_page(printer: Printer, found: Listing[GroupWithOperation], nothing: str) -> None:
-    shown = [each for each in found.items if each["count"] or _is_under_way(each)]
+    shown = [each for each in found.items if _unresolved(each) or _is_under_way(each)]
     over = len(found.items) - len(shown)
     if shown:
         show_groups(printer, shown)

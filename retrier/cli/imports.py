@@ -407,7 +407,7 @@ def show(
         whole = find_import_id(api, import_id)
         found = api.find(ImportDetails, "imports", whole)
         if output is not None:
-            data, _ = api.body("imports", whole, "body")
+            data, *_ = api.body("imports", whole, "body")
             write_bytes(output, data)
             printer.note(f"{counted(len(data), 'byte')} written to {output}")
     printer.show(found, _show_with_advice)

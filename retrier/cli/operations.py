@@ -36,7 +36,7 @@ from retrier.cli.command import (
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 from retrier.cli.progress import RETRIES, exit_code_of, watch_operation
 from retrier.domain.outcomes import OUTCOME_WORDS, RetryOutcome, outcomes_to_show
-from retrier.domain.retry_operation import HIGHEST_RATE
+from retrier.domain.retry_operation import HIGHEST_RATE, name_skipped
 
 _OPERATIONS = (
     Column(title="id"),
@@ -96,7 +96,7 @@ def show_operation(printer: Printer, found: OperationDetails) -> None:
             "total": found["total"],
             "sent": found["forwarded"],
             **{OUTCOME_WORDS[each]: count for each, count in _shown_outcomes(found).items()},
-            "skipped": found["skipped"],
+            name_skipped(found["state"]): found["skipped"],
             "failed": found["failed"],
             "dead, left out": found.get("dead_left_out") or None,
             "remaining": found["remaining"],
@@ -115,7 +115,9 @@ def show_outcome(printer: Printer, found: OperationDetails) -> None:
     What became of what it sent belongs to it: a message that is sent back may fail again.
     """
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
-    words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
+    named = {"skipped": name_skipped(found["state"]), "failed": "failed"}
+    counts: Mapping[str, object] = found
+    words += [f"{counts[name]:,} {word}" for name, word in named.items() if counts[name]]
     reason = f": {found['reason']}" if found.get("reason") else ""
     state = "" if found["state"] == "completed" else f"{found['state']}: "
     became = [f"{count:,} {OUTCOME_WORDS[each]}" for each, count in _shown_outcomes(found).items()]
@@ -262,9 +264,9 @@ def describe_standing(found: Operation) -> str:
     """Say in one sentence how far an operation is, and why it waits."""
     state = "being cancelled" if _is_ending(found) else found["state"]
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
-    names = ("skipped", "failed", "scheduled")
+    named = {"skipped": name_skipped(found["state"]), "failed": "failed", "scheduled": "scheduled"}
     counts: Mapping[str, object] = found
-    words += [f"{counts[name]:,} {name}" for name in names if counts.get(name)]
+    words += [f"{counts[name]:,} {word}" for name, word in named.items() if counts.get(name)]
     if found.get("rate") is not None:
         words.append(f"{found['rate']:,} a second at most")
     return f"{state}; {', '.join(words)}"

@@ -23,6 +23,7 @@ from retrier.cli.api_client import ApiClient
 from retrier.cli.command import ExitCode, Tools
 from retrier.cli.printer import Printer, short_id
 from retrier.clock import Clock
+from retrier.domain.retry_operation import name_skipped
 from retrier.errors import ServiceUnavailable
 
 Watchable = OperationDetails | ArchiveOperationDetails
@@ -157,8 +158,10 @@ class _Lines:
 def _how_far(found: Watchable, rate: float, watched: Watched[Any]) -> str:
     counts: Mapping[str, object] = found
     text = f"{counts[watched.counted]:,} of {found['total']:,} {watched.words}"
-    names = [name for name in ("skipped", "failed") if counts.get(name)]
-    text += "".join(f", {counts[name]:,} {name}" for name in names)
+    named = {"skipped": name_skipped(found["state"]), "failed": "failed"}
+    text += "".join(
+        f", {counts[name]:,} {word}" for name, word in named.items() if counts.get(name)
+    )
     if rate <= 0 or not found["remaining"] or is_held(found):
         return text
     return f"{text}, {rate:,.0f}/s, {found['remaining'] / rate:,.0f} s left"

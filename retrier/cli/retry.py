@@ -70,7 +70,11 @@ def _show_destinations(printer: Printer, found: OperationPreview) -> None:
     breakdown = found["destinations"]
     absent = [each["text"] for each in found["warnings"] if each["kind"] == "queue_missing"]
     lines = [
-        (f"{each['count']:,}", each["name"], _MISSING if _is_among(each["name"], absent) else "")
+        (
+            f"{each['count']:,}",
+            each["name"] or "not known",
+            _MISSING if _is_among(each["name"], absent) else "",
+        )
         for each in breakdown["lines"]
     ]
     if breakdown["others"]:

@@ -100,11 +100,15 @@ def _group(classifier: str, title: str) -> FailureGroup:
     return FailureGroup(group_id=md5_guid(classifier + title), classifier=classifier, title=title)
 
 
+WITHOUT_TRACE = ": No stacktrace"
+"""How the title of a group ends whose failures have no stack trace: the same as ServiceControl's."""
+
+
 def _exception_and_frame(details: FailureDetails) -> str:
     """Return what was thrown and where; without an exception, why the message was given up."""
     if details.exception_type:
         frame = first_frame(details.stack_trace or "", details.exception_message)
-        return f"{details.exception_type}: {frame or 'No stacktrace'}"
+        return f"{details.exception_type}{f': {frame}' if frame else WITHOUT_TRACE}"
     return f"{details.failure_reason or NO_REASON}: {details.queue}"
 
 

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
 from retrier.domain import headers
-from retrier.domain.dialects import strips
+from retrier.domain.dialects import ENVELOPES, strips, unwrap
 from retrier.domain.headers import is_among
 from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import Edit, Outgoing, PropertyCodec, UnreadableProperties, header_text
@@ -17,6 +17,8 @@ _NOTHING: Mapping[str, int | str] = MappingProxyType({})
 _LONGEST_QUEUE_NAME = 255
 """Bytes: AMQP's short string."""
 _MOST_DIGITS = 18
+_LARGEST_INT = 2**63
+_ENVELOPES = frozenset(each.name for each in ENVELOPES)
 _USER_ID = frozenset({"user_id"})
 _EXPIRATION = frozenset({"expiration"})
 _STAMPS = headers.STAGING_ONLY | {headers.UNIQUE_MESSAGE_ID, headers.RETRY_ID}
@@ -66,6 +68,12 @@ class SendingTerms:
     leave_out: tuple[str, ...] = ()
 
 
+NO_DESTINATION = (
+    "no destination is known: the failure names no queue. Name one for the retry, redirect the error "
+    "queue on which it was found, or name its destination in the settings"
+)
+
+
 def make_staged(codec: PropertyCodec, message: ClaimedMessage, stamps: Stamps) -> bytes:
     """Return the properties of the copy for the staging queue: persistent, and nothing but stamps.
 
@@ -108,6 +116,32 @@ def make_forwarded(
         set_fields=_NOTHING if terms.keep_transient else _PERSISTENT,
     )
     return codec.edit(original.raw, edit)
+
+
+def without_envelope(codec: PropertyCodec, original: StoredOriginal) -> StoredOriginal:
+    """Return what an error envelope holds: that goes back. Anything else is returned as it is.
+
+    What stood in headers as a table or a list goes back as JSON: nothing tells what it had been.
+    Raises UnreadableProperties.
+    """
+    if original.dialect not in _ENVELOPES:
+        return original
+    inside = unwrap(original.dialect, codec.read(original.raw), original.body)
+    if inside is None:
+        return original
+    headers_inside = {name: _plain(value) for name, value in inside.headers.items()}
+    edit = Edit(set_headers=headers_inside, set_fields=inside.fields)
+    return replace(original, raw=codec.edit(codec.empty, edit), body=inside.body)
+
+
+def _plain(value: object) -> str | int:
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case int() if abs(value) < _LARGEST_INT:
+            return value
+        case _:
+            return json.dumps(value)
 
 
 def as_it_came(
@@ -193,7 +227,7 @@ def why_not_sendable(destination: str, closed_to_retries: frozenset[str]) -> str
     A retry to an error queue would be ingested at once; one to the staging queue would be dropped.
     """
     if not destination:
-        return "no destination: the failure headers name no queue"
+        return NO_DESTINATION
     if destination in closed_to_retries:
         return f"the destination {destination} is an error queue or staging queue of Retrier's own"
     if len(destination.encode()) > _LONGEST_QUEUE_NAME:

@@ -52,7 +52,7 @@ def derive(
     except UnreadableProperties:
         return NOTHING
     details = _details(properties, dialect, otherwise) or _UNKNOWN
-    content_type = dialect_of.field(properties, "content_type")
+    content_type = dialect_of.amqp_field(properties, "content_type")
     return Shown(
         headers=jsonable(properties.headers),
         properties=jsonable(properties.fields),

@@ -1,8 +1,8 @@
-"""Hosts as the Host header of a request names them."""
+"""Hosts and origins as the headers of a request name them, and the proxies that tell of them."""
 
 import re
 from dataclasses import dataclass, replace
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 _LARGEST_PORT = 65535
@@ -61,3 +61,50 @@ def _canonical(name: str) -> str | None:
         return str(ip_address(name.strip("[]").removesuffix(".")))
     except ValueError:
         return None if name.startswith("[") else name.lower().removesuffix(".")
+
+
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a web page comes from, as browsers name it; the port is always there."""
+
+    scheme: str
+    host: str
+    port: int
+
+
+def parse_origin(text: str) -> Origin | None:
+    """Read `https://name` or `http://1.2.3.4:port`; None for anything else, such as `null` or `*`."""
+    scheme, divider, rest = text.partition("://")
+    host = parse_host(rest) if divider and scheme.lower() in _PORTS else None
+    if host is None:
+        return None
+    return Origin(scheme.lower(), host.name, host.port or _PORTS[scheme.lower()])
+
+
+Network = IPv4Network | IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """The proxies that are trusted to say which host their clients asked for."""
+
+    networks: frozenset[Network] = frozenset()
+
+    def include(self, address: str) -> bool:
+        """Say whether a request from this address comes from one of them."""
+        try:
+            told = ip_address(address)
+        except ValueError:
+            return False
+        return any(told in network for network in self.networks)
+
+
+def parse_network(text: str) -> Network | None:
+    """Read an address, or a network such as 10.0.0.0/8; None for anything else."""
+    try:
+        return ip_network(text)
+    except ValueError:
+        return None

@@ -120,6 +120,7 @@ class Ejected:
     """A message taken out of its batch: unresolved again, with the reason.
 
     `hopeless` means that no retry may ever go to its destination, as long as that is what it is.
+    `unknown` means that it has none: a person has to name it.
     """
 
     number: int
@@ -129,6 +130,7 @@ class Ejected:
     destination: str = ""
     """Where its retry was sent to; empty when it was never sent."""
     hopeless: bool = False
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

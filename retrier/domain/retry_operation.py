@@ -63,6 +63,15 @@ ALIVE = OPEN_STATES | {RetryOperationState.PAUSED}
 """States of an operation that is neither completed nor cancelled."""
 
 
+def name_skipped(state: str) -> str:
+    """Return the word for what an operation in this state has not sent, and will not.
+
+    "Skipped" says that somebody or another retry has dealt with a message. What a cancel stopped stays
+    unresolved.
+    """
+    return "not sent" if state == RetryOperationState.CANCELLED else "skipped"
+
+
 class Priority(IntEnum):
     """The order of cuts: single messages and short lists, then what is due by policy, then bulk."""
 

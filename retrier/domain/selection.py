@@ -28,7 +28,7 @@ class Selection:
     """Conditions on messages. None is no condition; with no condition at all, all are selected.
 
     `ids` are whole ids; `id_range` selects ids by their beginning. `modified` is a range of times
-    of the last change, both ends included. `up_to` is a failure number: messages that became
+    of the last change, `sent_in` one of the times when the senders sent them, for lists; both ends included. `up_to` is a failure number: messages that became
     unresolved after the request have a higher one. `pending` selects only messages whose retry is
     recorded as forwarded and has no outcome yet, with `sent_before` only those recorded by then,
     with `sent_since` those recorded then or later.
@@ -68,6 +68,7 @@ class Selection:
     message_id: str | None = None
     statuses: frozenset[FailedMessageStatus] | None = None
     modified: tuple[datetime, datetime] | None = None
+    sent_in: tuple[datetime, datetime] | None = None
     id_range: IdRange | None = None
     up_to: int | None = None
     pending: bool = False

@@ -2,8 +2,8 @@
 
 Two deliveries are of one message only if these facts agree: middleware copies headers to new
 messages, and publishers use one message id for several. What is volatile says nothing: tracing,
-what a broker writes, counters of deliveries and retries, times of sending, failure headers, and
-whatever a retry adds or leaves out.
+what a broker writes, counters of deliveries and retries, times of sending, failure headers and
+what else a library changes (each dialect declares it), and whatever a retry adds or leaves out.
 """
 
 import json
@@ -53,12 +53,7 @@ _VOLATILE = re.compile(
     r"""
       traceparent|tracestate|baggage|b3|x-b3-.*|uber-trace-id|uberctx-.*|sentry-trace|.*trace-?id
     | x-datadog-.*|dd-.*|newrelic|elastic-apm-.*|x-amzn-trace-id|x-cloud-trace-context|span-?id
-    | (\$\.)?diagnostic.*|mt-activity-id|mt-host-.*|mt-fault-.*|mt-reason|mt-redelivery-count
-    | nservicebus\.(retries.*|timesent|timeoffailure|deliverat|failedq|exceptioninfo\..*)
-    | nservicebus\.(processing.*|messageid|opentelemetry.*|transport\.rabbitmq\..*)
-    | nservicebus\.extensibility\.tracing.*
-    | rbs2-(senttime|error-details|source-queue|delivery-count|msg-id|deferred-.*)
-    | x-exception-.*|x-original-(exchange|routingkey|message-id)|.*_poisoned|laravel|x-cache-id
+    | diagnostic.*|x-exception-.*|x-original-message-id|x-cache-id
     | x-message-stamp-.*(errordetails|redelivery|delay|senttofailuretransport)stamp
     | (x-)?(death|first-death-.*|last-death-.*|delivery-count|acquired-count|delay|stream-offset)
     | x-caf-worker-.*|x-delivered.*
@@ -127,10 +122,14 @@ def task_of(properties: Properties, body: bytes) -> str | None:
     """Return what a message asks for if its library changes the body when it fails, else None.
 
     Celery writes the parts about callbacks anew, Dramatiq its counters and the traceback: a hash
-    of the name and the arguments stays the same.
+    of the name and the arguments stays the same. Of an error envelope it is what stands inside.
     """
     if "task" in properties.headers and "id" in properties.headers:
         return _celery_task(properties, body)
+    inside = dialects.open_envelope(properties, body)
+    if inside is not None:
+        said = sorted(facts_of(inside.properties).items())
+        return _hash([inside.body.decode(errors="backslashreplace"), said])
     try:
         told = json.loads(body)
     except (ValueError, RecursionError):
@@ -162,7 +161,7 @@ def _is_renewed(name: str, value: object) -> bool:
 def _is_volatile(name: str, more: tuple[str, ...]) -> bool:
     if name in _OF_RETRIES or _VOLATILE.fullmatch(name):
         return True
-    if any(each.strips(name) for each in dialects.DIALECTS):
+    if dialects.varies(name):
         return True
     return any(fnmatchcase(name.casefold(), pattern) for pattern in more)
 

@@ -62,6 +62,21 @@ def show_time(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+NO_TIME_SPAN = "00:00:00"
+
+
+def show_time_span(duration: timedelta) -> str:
+    """Return a duration as .NET writes it: `[d.]hh:mm:ss[.fffffff]`; years are days there."""
+    seconds, rest = divmod(abs(duration), timedelta(seconds=1))
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    whole = f"{hour:02}:{minute:02}:{second:02}"
+    fraction = f".{rest.microseconds:06}0" if rest else ""
+    sign = "-" if duration < timedelta(0) else ""
+    return f"{sign}{f'{days}.' if days else ''}{whole}{fraction}"
+
+
 DURATION_PATTERN = r"([0-9]{1,12})(ms|s|m|h|d)"
 _DURATION = re.compile(DURATION_PATTERN)
 UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}

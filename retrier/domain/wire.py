@@ -1,5 +1,6 @@
 """A message as it goes over the wire: raw property bytes and body, never interpreted on the way."""
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -101,7 +102,10 @@ def _keep_all(_header: str) -> bool:
     return False
 
 
-SETTABLE_TEXTS = frozenset({"content_type", "correlation_id"})
+SETTABLE_TEXTS = frozenset(
+    {"content_type", "content_encoding", "correlation_id", "reply_to", "message_id", "type"}
+    | {"app_id"}
+)
 """The text fields that an edit may set."""
 
 
@@ -109,14 +113,14 @@ SETTABLE_TEXTS = frozenset({"content_type", "correlation_id"})
 class Edit:
     """A change of raw properties that leaves everything it does not name byte-identical.
 
-    `set_fields` takes `delivery_mode` and `priority` as numbers, and the fields of SETTABLE_TEXTS;
-    field names are AMQP's, in lower case with underscores. A header that is set replaces all
+    `set_fields` takes `delivery_mode`, `priority` and `timestamp` as numbers, and the fields of
+    SETTABLE_TEXTS; field names are AMQP's, in lower case with underscores. A header that is set replaces all
     headers of that name. Codecs cache the answers of `drop_headers`: it must give the same one for
     a name each time.
     """
 
     drop_headers: Callable[[str], bool] = _keep_all
-    set_headers: Mapping[str, str] = field(default_factory=dict)
+    set_headers: Mapping[str, str | int] = field(default_factory=dict)
     drop_fields: frozenset[str] = frozenset()
     set_fields: Mapping[str, int | str] = field(default_factory=dict)
 
@@ -157,3 +161,62 @@ class PropertyCodec(Protocol):
         A broker may count deliveries in a header, and it rewrites the header table to do so.
         """
         ...
+
+
+_GZIP, _ZLIB, _RAW = 31, 15, -15
+PACKED: Mapping[str, tuple[int, ...]] = {
+    "gzip": (_GZIP,),
+    "x-gzip": (_GZIP,),
+    "deflate": (_ZLIB, _RAW),
+}
+"""How zlib reads each encoding; `deflate` is written with and without its frame."""
+MOST_UNPACKED = 1024 * 1024
+"""Bytes that are unpacked at most: a few bytes may stand for gigabytes."""
+_NAMES = frozenset({"content-encoding", "content_encoding"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpacked:
+    """A body for people: what came out of it, or the body as it came where nothing does.
+
+    `note` says how it was packed, or why it is as it came. `is_all` is false where it was cut.
+    """
+
+    content: bytes
+    note: str
+    is_unpacked: bool = True
+    is_all: bool = True
+
+
+def packed_as(properties: Mapping[str, object], headers: Mapping[str, object]) -> str:
+    """Return the encoding that a sender names: `gzip`, or empty for none.
+
+    Senders that know HTTP better than AMQP write a header, in whatever case; the property holds.
+    """
+    said = properties.get("content_encoding") or next(
+        (value for name, value in headers.items() if name.lower() in _NAMES and value), ""
+    )
+    return str(said).strip().lower()
+
+
+def unpack(content: bytes, size: int, packed: str) -> Unpacked:
+    """Return what comes out of a body of this size, or of its beginning. Never raises."""
+    if packed not in PACKED:
+        note = "It is as it came: its sender does not say that it is gzip or deflate."
+        return Unpacked(content=content, note=note, is_unpacked=False)
+    why = ""
+    for window in PACKED[packed]:
+        reader = zlib.decompressobj(window)
+        try:
+            found = reader.decompress(content, MOST_UNPACKED)
+        except zlib.error as error:
+            why = why or str(error).partition(": ")[2] or str(error)
+            continue
+        if len(content) == size and not reader.eof and len(found) < MOST_UNPACKED:
+            why = why or "its end is missing"
+            continue
+        much = f"{len(found):,} bytes" if reader.eof else f"more than {len(found):,} bytes"
+        note = f"Unpacked from {packed}: {size:,} bytes as it came, {much} unpacked."
+        return Unpacked(content=found, note=note, is_all=reader.eof)
+    note = f"Its sender says that it is {packed}, but it cannot be unpacked: {why}."
+    return Unpacked(content=content, note=note, is_unpacked=False)

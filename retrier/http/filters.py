@@ -1,4 +1,4 @@
-"""The conditions in an address: which failed messages are meant."""
+"""The conditions in an address: which failed messages are meant, and which events."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -9,6 +9,8 @@ from fastapi import Query
 from pydantic import WithJsonSchema
 
 from retrier.clock import SystemClock
+from retrier.domain.events import ROUTINE, find_wrong_kind, read_kinds
+from retrier.domain.identity import canonical, is_guid
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.selection import (
     NO_DEAD,
@@ -20,8 +22,11 @@ from retrier.domain.selection import (
     find_unknown_status,
     read_statuses,
 )
+from retrier.domain.text import SHORTEST, clean, ids_beginning
 from retrier.domain.times import NoTime, as_sentence, last_moment_of, read_moment
 from retrier.http.problems import WrongField
+from retrier.store.engine.database import Database
+from retrier.store.event_log import EventFilter, find_subjects
 
 LARGEST_INTEGER = 2**31 - 1
 """What fits the integers of both databases."""
@@ -166,3 +171,94 @@ def _read_disposition(query: FilterQuery) -> WantedDisposition | None:
     if why_not is not None:
         raise WrongField("query.status", why_not)
     return WantedDisposition(text) if text else None
+
+
+YES = "yes"
+_YES_OR_NO = {"": False, "no": False, YES: True}
+_NO_ANSWER = "It is yes or no."
+_NO_NAME = "Nobody has such a name: it holds NUL, or it is too long."
+_A = {"operation": "an operation", "message": "a message"}
+_NO_ID = f"An id is wanted here: 36 characters, or its first {SHORTEST} or more."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventQuery:
+    """The conditions as texts; an empty one is no condition."""
+
+    kind: Annotated[str, Query(description="a list of kinds, such as retry_asked")] = ""
+    who: Annotated[str, Query(description="the name of who did it")] = ""
+    people: Annotated[str, Query(description="yes: only what people did")] = ""
+    routine: Annotated[
+        str, Query(description=f"yes: with what is routine, {', '.join(sorted(ROUTINE))}")
+    ] = ""
+    since: Annotated[str, Query(description="happened then or later: ISO 8601, or 2h")] = ""
+    until: Annotated[str, Query(description="happened then or before: ISO 8601, or 2h")] = ""
+    operation: Annotated[str, Query(description="the id of an operation, or its beginning")] = ""
+    message: Annotated[
+        str, Query(description="the unique id of a failed message, or its beginning")
+    ] = ""
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The conditions that are set, by name."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+def read_events(query: EventQuery, db: Database) -> EventFilter:
+    """Return the events that the conditions mean; the database knows whole ids.
+
+    Raises WrongField, DatabaseUnavailable.
+    """
+    kinds = read_kinds(query.kind)
+    why_not = find_wrong_kind(kinds)
+    if why_not is not None:
+        raise WrongField("query.kind", why_not)
+    if clean(query.who) != query.who:
+        raise WrongField("query.who", _NO_NAME)
+    since = read_time(query.since, "query.since")
+    until = read_time(query.until, "query.until")
+    if until is not None:
+        until = last_moment_of(until, query.until)
+    if since is not None and until is not None and until < since:
+        raise WrongField("query.until", TURNED)
+    return EventFilter(
+        kinds=kinds or None,
+        who=query.who.strip() or None,
+        by_people=is_yes(query.people, "query.people"),
+        with_routine=is_yes(query.routine, "query.routine"),
+        since=since,
+        until=until,
+        operation_id=_read_id(db, query.operation, "operation"),
+        unique_message_id=_read_id(db, query.message, "message"),
+    )
+
+
+def is_yes(text: str, name: str) -> bool:
+    """Say whether a text says yes; an empty one says no. `name` is its parameter. Raises WrongField."""
+    if text not in _YES_OR_NO:
+        raise WrongField(name, _NO_ANSWER)
+    return _YES_OR_NO[text]
+
+
+def _read_id(db: Database, text: str, noun: str) -> str | None:
+    """Return the whole id that a text begins; events say which there are."""
+    named = text.strip()
+    if not named:
+        return None
+    if is_guid(named):
+        return canonical(named)
+    ids = ids_beginning(named)
+    if ids is None:
+        raise WrongField(f"query.{noun}", _NO_ID)
+    found = find_subjects(db, ids, messages=noun == "message")
+    if found is None:
+        raise WrongField(
+            f"query.{noun}", f"No event is about {_A[noun]} whose id begins with {named}."
+        )
+    if found.first != found.last:
+        raise WrongField(
+            f"query.{noun}",
+            f"Several ids begin with {named}, {found.first} and {found.last} among them: give more "
+            f"of the one you mean.",
+        )
+    return found.first

@@ -9,6 +9,7 @@ from threading import Lock
 
 from fastapi import Request
 
+from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError
@@ -133,6 +134,16 @@ def warnings_of(found: Preview, seen: MissingQueues) -> Iterator[tuple[str, str]
     for line in found.lines(By.REDIRECTS):
         messages = f"{line.count:,} message{'' if line.count == 1 else 's'}"
         yield "redirect", f"A redirect applies: {messages} for {line.key} go to {line.name}."
+    nowhere = sum(line.count for line in found.lines(By.DESTINATION) if line.key == NOT_KNOWN)
+    if nowhere:
+        messages = f"{nowhere:,} message{'' if nowhere == 1 else 's'}"
+        yield (
+            "destination_unknown",
+            (
+                f"No destination is known of {messages}: what failed names no queue. They are not sent "
+                "unless you name a queue for this retry, or redirect the error queue they were found on."
+            ),
+        )
     copies = sum(line.count for line in found.lines(By.COPIES))
     if copies:
         messages = f"{copies:,} message{'' if copies == 1 else 's'}"

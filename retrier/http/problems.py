@@ -16,6 +16,7 @@ from retrier.errors import (
     DatabaseUnavailable,
     DataRefused,
     KeyReused,
+    TablesMissing,
 )
 
 RETRY_AFTER = 5
@@ -32,6 +33,11 @@ _TOO_SLOW = (
 _GRANT = (
     "Trying again does not help before somebody has changed the database: run `retrier check` with "
     "the settings of the service, it names what is missing and the GRANT for it."
+)
+STARTING = "The service is starting: the tables are not in its database yet."
+_STARTING = (
+    "Try again in a few seconds. If it stays so, no process may make the tables: run `retrier check` "
+    "with the settings of the service."
 )
 _OTHER_KEY = (
     "Under one key only the very same request may be repeated: send this one under another key, or "
@@ -86,12 +92,8 @@ def _explain(error: Exception, place: str) -> Problem:
     match error:
         case HTTPException():
             return _refused(error)
-        case AnswerTooSlow():
-            return _away("The database took too long", error, place, _TOO_SLOW)
-        case DatabaseRefused():
-            return _away("The request failed", error, place, _GRANT)
         case DatabaseUnavailable():
-            return _away("The database is out of reach", error, place)
+            return _no_database(error, place)
         case BrokerUnavailable():
             return _away("Nothing was sent, for want of the broker", error, place)
         case DataRefused():
@@ -102,6 +104,19 @@ def _explain(error: Exception, place: str) -> Problem:
         case _:
             detail = f"The request failed unexpectedly ({type(error).__name__})."
             return Problem(status=500, detail=detail)
+
+
+def _no_database(error: DatabaseUnavailable, place: str) -> Problem:
+    match error:
+        case TablesMissing():
+            soon = {"Retry-After": str(RETRY_AFTER)}
+            return Problem(status=503, detail=STARTING, advice=_STARTING, headers=soon)
+        case AnswerTooSlow():
+            return _away("The database took too long", error, place, _TOO_SLOW)
+        case DatabaseRefused():
+            return _away("The request failed", error, place, _GRANT)
+        case _:
+            return _away("The database is out of reach", error, place)
 
 
 def _refused(error: HTTPException) -> Problem:

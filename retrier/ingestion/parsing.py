@@ -1,7 +1,7 @@
 """What a received message is: a failure, a confirmation, a copy of our own, or a failed import."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -9,8 +9,9 @@ from retrier.domain import dialects
 from retrier.domain.classifiers import CauseOf, cause_of, cause_of_alike
 from retrier.domain.copies import PROBE_BODY
 from retrier.domain.dialects import written_by_consumer
-from retrier.domain.dialects.accounts import have_none, read_failure, read_worker
-from retrier.domain.dialects.dialect import Dialect, Unintelligible
+from retrier.domain.dialects.accounts import BY_CONSUMERS, have_none, read_failure, read_worker
+from retrier.domain.dialects.dialect import NOT_KNOWN, Dialect, Unintelligible
+from retrier.domain.dialects.own import OwnDialect
 from retrier.domain.failed_imports import (
     IDLE,
     NO_CONTENT,
@@ -32,6 +33,7 @@ from retrier.domain.failed_message import (
     Stamped,
 )
 from retrier.domain.headers import (
+    COMPLETED_STEPS,
     INSTALLATION_ID,
     LOGGED_ID,
     OF_WORKERS,
@@ -60,6 +62,8 @@ class QueueMapping:
     `stream_order_header` its position there.
     `volatile` are patterns of headers that say nothing about which message it is.
     `own_queues` are all that Retrier itself empties: no message failed there.
+    `destinations` has queues by what a library names instead of a queue.
+    `own` are the dialects of the settings, the same for all queues.
     `exists` says whether the broker has a queue; asked is only about names with `@`.
     """
 
@@ -71,6 +75,8 @@ class QueueMapping:
     volatile: tuple[str, ...] = ()
     own_queues: frozenset[str] = frozenset()
     stream_order_header: str = STREAM_POSITION
+    destinations: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[OwnDialect, ...] = ()
     exists: Callable[[str], bool] = have_none
 
 
@@ -169,11 +175,18 @@ def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
         own_queues=arrival.mapping.own_queues,
         latest=arrival.received_at + CLOCK_SLACK,
         exists=arrival.mapping.exists,
+        found_on=arrival.delivery.queue,
     )
     if isinstance(details, Unintelligible):
         return details
-    if arrival.mapping.destination and not dialect.recognises(arrival.properties.headers):
+    if arrival.mapping.destination and not dialect.recognises(arrival.properties, body):
         details = _with_reason(details)
+    if details.queue == NOT_KNOWN:
+        details = _with_place(arrival, details)
+    inside = dialect.unwrap(arrival.properties, body)
+    if inside is not None:
+        arrival = replace(arrival, properties=inside.properties)
+    details = _with_words(arrival.properties, details)
     if not OF_WORKERS.isdisjoint(arrival.properties.headers):
         details = _with_crashes(arrival.properties, details)
     return _failure(arrival, dialect, _storable(arrival, _with_stream(arrival, details)))
@@ -201,6 +214,27 @@ _SHOWN_BYTES = 200
 _NOTHING = "(an empty text)"
 
 
+def _with_place(arrival: Arrival, details: FailureDetails) -> FailureDetails:
+    """Say where a message lies whose queue nothing names; its destination is not known.
+
+    The settings may name it, by the endpoint that the library names instead of a queue.
+    """
+    named = arrival.mapping.destinations.get(details.endpoint or "")
+    queue = named or arrival.delivery.queue
+    return replace(details, queue=queue, destination=named or NOT_KNOWN)
+
+
+def _with_words(properties: Properties, details: FailureDetails) -> FailureDetails:
+    """Add what a sender tells Retrier in headers of Retrier's, beside those of any library."""
+    if STREAM not in properties.headers and COMPLETED_STEPS not in properties.headers:
+        return details
+    return replace(
+        details,
+        stream_id=details.stream_id or properties.text(STREAM),
+        completed_steps=details.completed_steps or properties.text(COMPLETED_STEPS),
+    )
+
+
 NO_HEADERS = "no failure headers"
 
 
@@ -219,17 +253,26 @@ def _with_crashes(properties: Properties, details: FailureDetails) -> FailureDet
     return replace(details, crashes=crashes, rejected=rejected)
 
 
+_FIRST_NAMED = (*BY_CONSUMERS, dialects.RABBITMQ)
+"""Whose marks are named where there is none: with all of them the sentence would end nowhere."""
+
+
 def _dialect(arrival: Arrival) -> Dialect | Unintelligible:
     forced = arrival.mapping.dialect
-    dialect = dialects.recognise(arrival.properties, forced, arrival.delivery.queue)
+    delivery = arrival.delivery
+    dialect = dialects.recognise(
+        arrival.properties, forced, delivery.queue, delivery.body, arrival.mapping.own
+    )
     if dialect is not None:
         return dialect
     if forced is not None:
         return Unintelligible(f"no dialect is called {forced!r}")
     if arrival.mapping.destination is not None:
         return dialects.RETRIER
-    marks = ", ".join(dict.fromkeys(each.mark for each in dialects.DIALECTS))
-    return Unintelligible(f"none of the headers that say where it failed is there: {marks}")
+    marks = ", ".join(dict.fromkeys(each.mark for each in _FIRST_NAMED))
+    return Unintelligible(
+        f"none of the headers that say where it failed is there: {marks}, or those of a library"
+    )
 
 
 def _storable(arrival: Arrival, details: FailureDetails) -> FailureDetails:
@@ -360,7 +403,8 @@ def read_import(
         body=kept.body,
         redelivered=kept.redelivered,
     )
-    unlisted = QueueMapping(queue=kept.error_queue, own_queues=frozenset(mappings))
+    own = next((each.own for each in mappings.values()), ())
+    unlisted = QueueMapping(queue=kept.error_queue, own_queues=frozenset(mappings), own=own)
     mapping = mappings.get(kept.error_queue, unlisted)
     if destination is not None:
         mapping = replace(mapping, destination=destination)

@@ -162,6 +162,25 @@ class Patterns:
         return frozenset(self._patterns[at] for at in found)
 
 
+class Extract:
+    """A pattern with one group: what it finds there in a text. Threads may share it."""
+
+    def __init__(self, pattern: str) -> None:
+        """Compile it. Raises ValueError for what is no pattern, or has not one group."""
+        count_steps(pattern)
+        options = _options()
+        options.never_capture = False
+        self._pattern = re2.compile(pattern.encode(), options)
+        if self._pattern.groups != 1:
+            raise ValueError("must have one group, as in ^orders/(.*)$")
+
+    def find(self, text: str) -> str | None:
+        """Return what the group finds in the beginning of a text; None if that is nothing."""
+        found = self._pattern.search(text[:LOOKED_AT].encode("utf-8", "ignore"))
+        part: bytes | None = found[1] if found else None
+        return part.decode(errors="replace") if part else None
+
+
 def _options() -> re2.Options:
     options = re2.Options()
     options.max_mem = _MEMORY

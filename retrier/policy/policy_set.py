@@ -434,6 +434,8 @@ def judge_revert(judgement: Judgement, item: Ejected, *, configured: bool) -> Ju
     if item.hopeless and configured:
         dead = Dead(why=item.reason, policy=decision.policy)
         return replace(judgement, decision=dead)
+    if item.unknown:
+        return replace(judgement, decision=Manual(why=item.reason, policy=decision.policy))
     why = _both(item.reason, decision.why) if decision.why else item.reason
     return replace(judgement, decision=replace(decision, why=why))
 

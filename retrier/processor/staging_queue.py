@@ -12,6 +12,7 @@ from retrier.domain.copies import (
     make_probe,
     make_staged,
     why_not_sendable,
+    without_envelope,
 )
 from retrier.domain.retry_batch import ClaimedMessage, Ejected, StoredOriginal
 from retrier.domain.wire import Outgoing, UnreadableProperties
@@ -117,7 +118,8 @@ def make_copy(
     """Return the copy for the staging queue; Ejected if no retry may go to the destination."""
     reason = why_not_sendable(message.destination, context.retries.closed_to_retries)
     if reason is not None:
-        return replace(_eject(message, reason), hopeless=True)
+        unknown = not message.destination
+        return replace(_eject(message, reason), hopeless=not unknown, unknown=unknown)
     raw = make_staged(context.broker.transport.codec, message, _stamps(context, staging_id))
     return Outgoing(queue=context.retries.staging_queue, raw=raw, body=b"")
 
@@ -138,6 +140,7 @@ def make_retry(
         return _eject(copy, _LOST)
     transport = context.broker.transport
     try:
+        original = without_envelope(transport.codec, original)
         raw = make_forwarded(
             transport.codec,
             original,

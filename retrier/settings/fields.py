@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from retrier.domain.headers import why_not_dropped
-from retrier.domain.hosts import is_loopback, parse_host
+from retrier.domain.hosts import is_loopback, parse_host, parse_network, parse_origin
 from retrier.domain.parameters import nearest
 from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.transport.transports import TRANSPORTS
@@ -349,6 +349,21 @@ def _check_allowed_host(host: str) -> str:
     return host
 
 
+def _check_allowed_origin(origin: str) -> str:
+    if parse_origin(origin) is None:
+        raise ValueError(
+            "must be the origin of web pages, such as https://pulse.example or "
+            "http://pulse.example:9090, without path or wildcard"
+        )
+    return origin
+
+
+def _check_trusted_proxy(address: str) -> str:
+    if parse_network(address) is None:
+        raise ValueError("must be an address or a network, such as 10.0.0.7 or 10.0.0.0/8")
+    return address
+
+
 # repr=False: tracebacks print settings, and must not print passwords.
 _BrokerUrl = Annotated[str, AfterValidator(_check_broker_url)]
 BrokerUrls = Annotated[
@@ -360,3 +375,5 @@ BrokerUrls = Annotated[
 DatabaseUrl = Annotated[str, AfterValidator(_check_database_url), Field(repr=False)]
 LoopbackHost = Annotated[str, AfterValidator(_check_loopback)]
 AllowedHost = Annotated[str, AfterValidator(_check_allowed_host)]
+AllowedOrigin = Annotated[str, AfterValidator(_check_allowed_origin)]
+TrustedProxy = Annotated[str, AfterValidator(_check_trusted_proxy)]

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from retrier.errors import ConfigurationError
+from retrier.settings.dialects import list_dialect_fields
 from retrier.settings.environment import apply_knobs, apply_policy_knobs
 from retrier.settings.fields import KeyPath, Section, redact
 from retrier.settings.model import (
@@ -185,6 +186,8 @@ def _fields_at(place: SettingPath) -> list[str]:
             return list(Settings.model_fields)
         case ("breakers",):
             return list(BreakerSettings.model_fields)
+        case ("ingestion", "dialects", *rest):
+            return list_dialect_fields(rest)
         case ("policies", *rest):
             return list_policy_fields(rest)
         case (str(section),):
@@ -256,8 +259,11 @@ _LISTS: frozenset[KeyPath] = frozenset(
     {
         ("broker", "url"),
         ("ingestion", "error_queues"),
+        ("ingestion", "dialects"),
         ("ingestion", "volatile_headers"),
         ("api", "allowed_hosts"),
+        ("api", "allowed_origins"),
+        ("api", "trusted_proxies"),
     }
 )
 

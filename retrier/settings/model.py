@@ -8,13 +8,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.retention import RetentionTimes
 from retrier.private_files import NOT_ASKED, is_encrypted
+from retrier.settings.dialects import DialectSection, find_dialect_clashes
 from retrier.settings.fields import (
     AllowedHost,
+    AllowedOrigin,
     BrokerUrls,
     Count,
     DatabaseUrl,
@@ -28,6 +30,7 @@ from retrier.settings.fields import (
     QueueName,
     Section,
     Size,
+    TrustedProxy,
     at_least,
     between,
     check_queue_name,
@@ -109,8 +112,6 @@ def _first(error: OSError) -> str:
     return str(getattr(error, "reason", None) or error.strerror or error)
 
 
-Dialect = Literal["nservicebus", "rabbitmq", "retrier", "celery", "dramatiq"]
-
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]+")
 _ERROR_QUEUE = "error"
 """The error queue if none is named."""
@@ -140,8 +141,11 @@ class ErrorQueue(Section):
     """A queue on which failed messages arrive, and what is assumed of its messages."""
 
     queue: QueueName
-    dialect: Dialect | None = None
+    dialect: str | None = None
+    """The name of a dialect, Retrier's or one of `ingestion.dialects`."""
     destination: QueueName | None = None
+    destinations: dict[str, QueueName] = Field(default_factory=dict)
+    """Where retries go by what a library names instead of a queue."""
     take_from_work_queue: bool = False
     stream_header: HeaderName | None = None
     """The header with the stream id; None: that of `ingestion.stream_header`."""
@@ -159,6 +163,7 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
     It reads values that are not checked yet, so that another wrong value does not hide a clash.
     """
     yield from find_tls_clashes(tree)
+    yield from find_dialect_clashes(tree)
     queues = _list_queues(tree)
     names = [each.get("queue") for each in queues]
     staging = staging_queue(str(instance))
@@ -171,6 +176,13 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
             yield place, f"{name} is the staging queue of this instance"
         if destination is not None and destination in [*names, staging]:
             yield (*place, "destination"), f"{destination} is a queue that Retrier itself empties"
+        mapped = each.get("destinations")
+        for key, target in mapped.items() if isinstance(mapped, dict) else ():
+            if target in [*names, staging]:
+                yield (
+                    (*place, "destinations", key),
+                    f"{target} is a queue that Retrier itself empties",
+                )
     match tree:
         case {"ingestion": {"forward_to": str(log)}} if log in [*names, staging]:
             # Each copy would be ingested as a failure, and copied again: for ever.
@@ -241,6 +253,8 @@ class Ingestion(Section):
     """More headers, with `*`, that say nothing about which message it is."""
     stream_order_header: HeaderName = "Retrier.StreamPosition"
     """The header with the position of a message in its stream: a number or a time."""
+    dialects: tuple[DialectSection, ...] = ()
+    """Formats of failures that are read without code."""
 
 
 class Retries(Section):
@@ -262,11 +276,13 @@ class Processor(Section):
 
 
 class Api(Section):
-    """Where the HTTP API listens (port 0: any free port), and the hosts that requests may name."""
+    """Where the HTTP API listens (port 0: any free port), and who may ask it."""
 
     host: LoopbackHost = "127.0.0.1"
     port: Annotated[Count, between(0, 65535)] = 33333
     allowed_hosts: tuple[AllowedHost, ...] = ()
+    allowed_origins: tuple[AllowedOrigin, ...] = ()
+    trusted_proxies: tuple[TrustedProxy, ...] = ()
 
 
 class Retention(Section):

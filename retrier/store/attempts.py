@@ -23,6 +23,7 @@ from retrier.domain.decision import (
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Failure
 from retrier.domain.folding import message_id_of
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.message_views import read_facts
 from retrier.domain.recording import Attempt, MessageChange, StoredAttempt
 from retrier.domain.streams import LOOKED_AT, NO_POSITION, unite
 from retrier.domain.wire import PropertyCodec
@@ -478,6 +479,7 @@ class ShownAttempt:
     host_id: str | None
     process: str | None
     node: str | None
+    source: str | None
     is_current: bool
 
 
@@ -580,5 +582,6 @@ def _from_row(
         host_id=texts.host_id,
         process=texts.process,
         node=texts.node,
+        source=read_facts(texts.headers).source,
         is_current=row["attempt_id"] == message["attempt_id"],
     )

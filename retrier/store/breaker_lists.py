@@ -26,6 +26,7 @@ from retrier.domain.failed_message import FailedMessageStatus, RetryEnd
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import by_code_point
 from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.redirects import REDIRECTED_FROM
 from retrier.store.schema import (
     breaker_counts,
     breakers,
@@ -469,7 +470,7 @@ def _is_for(keys: Iterable[BreakerKey]) -> ColumnElement[bool]:
 
 def _targets(*columns: Any) -> Select[Any]:
     return select(*columns).outerjoin_from(
-        causes, message_redirects, message_redirects.c.from_queue == causes.c.destination
+        causes, message_redirects, message_redirects.c.from_queue == REDIRECTED_FROM
     )
 
 

@@ -42,6 +42,7 @@ from retrier.domain.breakers import (
     why_closed,
     why_waiting,
 )
+from retrier.domain.events import SERVICE
 from retrier.domain.failed_message import FailedMessageStatus, RetryEnd
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause
 from retrier.domain.text import count_messages
@@ -284,7 +285,7 @@ def _say(breaker: Breaker, verdict: Verdict, tx: Transaction) -> str | None:
             return None
 
 
-def _entry(kind: str, breaker: Breaker, text: str, who: str = event_log.SERVICE) -> Entry:
+def _entry(kind: str, breaker: Breaker, text: str, who: str = SERVICE) -> Entry:
     return Entry(kind=kind, text=text, who=who, details={"breaker": str(breaker.key)})
 
 

@@ -14,11 +14,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import overload
 
-from sqlalchemy import Insert, delete, func, insert, select
+from sqlalchemy import Insert, delete, func, insert, or_, select
 
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveRequest
+from retrier.domain.events import NO_PEOPLE, ROUTINE, SERVICE
 from retrier.domain.identity import is_within, to_ranges
-from retrier.domain.text import LONG_BYTES, clean
+from retrier.domain.text import LONG_BYTES, IdRange, clean
 from retrier.store.engine.database import Database, reading
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction
@@ -51,10 +52,6 @@ def long(text: str | None) -> str | None:
 def identifier(text: str | None) -> str | None:
     """Clean, and cut to the length of our ids (36 bytes)."""
     return None if text is None else clean(text, _ID_BYTES)
-
-
-SERVICE = "retrier"
-"""The value of `who` for what no person asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,33 +126,103 @@ class LoggedEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """One event as the plot of the page marks it."""
+
+    event_id: int
+    at: datetime
+    kind: str
+    text: str
+    operation_id: str | None
+
+
+MARKED = (
+    "breaker_closed",
+    "breaker_opened",
+    "canary_failed",
+    "operation_cancelled",
+    "operation_paused",
+    "operation_resumed",
+    "retry_asked",
+    "stream_released",
+)
+"""What stops or lets go more than one message, and each retry that was asked for."""
+
+
+@reading
+def list_marks(tx: Transaction, after: int, until: int) -> Sequence[Mark]:
+    """Return the events with numbers above `after`, up to `until`, that the plot marks.
+
+    Read by number: no index has their kinds. Raises DatabaseUnavailable.
+    """
+    query = (
+        select(events.event_id, events.at, events.kind, events.text, events.operation_id)
+        .where(events.event_id > after, events.event_id <= until, events.kind.in_(MARKED))
+        .order_by(events.event_id)
+    )
+    return [Mark(**row) for row in tx.execute(query).mappings()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which events are wanted: those of one of these kinds, and about these; None is any."""
+    """Which events are wanted: those that meet every condition that is set; None is any.
+
+    `who` is a name as its owner gives it; the log has it with the address from which they asked.
+    Without `with_routine` only what is asked for as one of `kinds` is routine.
+    """
 
     kinds: frozenset[str] | None = None
     operation_id: str | None = None
     unique_message_id: str | None = None
+    who: str | None = None
+    by_people: bool = False
+    since: datetime | None = None
+    until: datetime | None = None
+    with_routine: bool = True
 
     def accepts(self, event: LoggedEvent) -> bool:
         """Say whether this event is wanted."""
         return (
-            (self.kinds is None or event.kind in self.kinds)
+            self._accepts_kind(event.kind)
             and self.operation_id in (None, event.operation_id)
             and self.unique_message_id in (None, event.unique_message_id)
+            and (self.who is None or event.who.startswith(f"{self.who} (") or event.who == self.who)
+            and not (self.by_people and event.who in NO_PEOPLE)
+            and (self.since is None or self.since <= event.at)
+            and (self.until is None or event.at <= self.until)
         )
+
+    def _accepts_kind(self, kind: str) -> bool:
+        if self.kinds is not None:
+            return kind in self.kinds
+        return self.with_routine or kind not in ROUTINE
 
     def conditions(self) -> Sequence[Condition]:
         """Return the same as SQL conditions."""
         wanted: list[Condition] = []
         if self.kinds is not None:
             wanted.append(events.kind.in_(sorted(self.kinds)))
+        elif not self.with_routine:
+            wanted.append(_TOLD)
         if self.operation_id is not None:
             wanted.append(events.operation_id == self.operation_id)
         if self.unique_message_id is not None:
             wanted.append(events.unique_message_id == self.unique_message_id)
+        if self.who is not None:
+            named = f"{self.who} ("
+            wanted.append(
+                or_(events.who == self.who, func.substr(events.who, 1, len(named)) == named)
+            )
+        if self.by_people:
+            wanted.append(events.who.not_in(sorted(NO_PEOPLE)))
+        if self.since is not None:
+            wanted.append(events.at >= self.since)
+        if self.until is not None:
+            wanted.append(events.at <= self.until)
         return wanted
 
 
+_TOLD = events.kind.not_in(sorted(ROUTINE))
 EVERY_EVENT = EventFilter()
 
 
@@ -229,6 +296,37 @@ def events_named(tx: Transaction, ids: Sequence[int]) -> Mapping[int, LoggedEven
 def find_newest_event(tx: Transaction) -> int:
     """Return the highest id of an event that is committed; 0 before the first."""
     return tx.execute(select(func.max(events.event_id))).scalar_one() or 0
+
+
+@reading
+def list_newest_told(tx: Transaction, most: int, look_back: int) -> tuple[int, ...]:
+    """Return the ids of the newest events that are not routine, the newest first.
+
+    Only so many of the last ids are looked at: beside a retry of a million messages nearly all of
+    the log is routine. Raises DatabaseUnavailable.
+    """
+    newest = select(func.max(events.event_id)).scalar_subquery()
+    query = (
+        select(events.event_id)
+        .where(events.event_id > newest - look_back, _TOLD)
+        .order_by(events.event_id.desc())
+        .limit(most)
+    )
+    return tuple(tx.execute(query).scalars())
+
+
+@reading
+def find_subjects(tx: Transaction, ids: IdRange, *, messages: bool) -> IdRange | None:
+    """Return the ends of the ids in this range that events are about; None if there are none.
+
+    The ids are those of operations, or of messages. Raises DatabaseUnavailable.
+    """
+    column = events.unique_message_id if messages else events.operation_id
+    # PostgreSQL has no smallest and largest UUID, but it sorts them.
+    any_one = select(column).where(column.between(ids.first, ids.last)).limit(1)
+    smallest, largest = any_one.order_by(column), any_one.order_by(column.desc())
+    first, last = tx.execute(select(smallest.scalar_subquery(), largest.scalar_subquery())).one()
+    return None if first is None else IdRange(first=first, last=last)
 
 
 @reading

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -17,6 +17,7 @@ from retrier.store.breaker_lists import count_open
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import Transaction
+from retrier.store.groups import RECORDED
 from retrier.store.operation_lists import is_alive, is_resting
 from retrier.store.policies import count_sets
 from retrier.store.schema import (
@@ -24,6 +25,7 @@ from retrier.store.schema import (
     cause_groups,
     causes,
     ended_retries,
+    failed_import_sends,
     failed_imports,
     failed_message_retries,
     failed_messages,
@@ -42,6 +44,7 @@ messages = failed_messages.c
 claims = failed_message_retries.c
 attempts = processing_attempts.c
 ended = ended_retries.c
+sends = failed_import_sends.c
 
 
 def count_deliveries(tx: Transaction, instance: str, counts: Mapping[str, int]) -> None:
@@ -233,6 +236,8 @@ def _age(tx: Transaction, since: datetime | None) -> timedelta | None:
     return None if since is None else max(timedelta(0), tx.now - since)
 
 
+IN_DOUBT_AFTER = timedelta(minutes=1)
+"""A failed import whose sending has no answer for so long is a person's matter."""
 LATELY = timedelta(hours=24)
 """Of what was resolved, so much is counted."""
 
@@ -255,7 +260,10 @@ class CauseCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseFacts:
-    """What does not change of a cause: where and why its messages fail, and its groups."""
+    """What does not change of a cause: where and why its messages fail, and its groups.
+
+    `recorded` says by id when the first failure of each of these groups was recorded.
+    """
 
     cause_id: int
     queue: str
@@ -263,6 +271,7 @@ class CauseFacts:
     exception_message: str | None
     failure_reason: str | None
     groups: tuple[FailureGroup, ...]
+    recorded: Mapping[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +288,7 @@ class OtherCounts:
     """What else is stored: messages by status but for unresolved ones, retries, failed imports.
 
     `resolved_lately` counts by evidence what was resolved within LATELY. `oldest_pending` is when
-    the first of the pending retries was sent.
+    the first of the pending retries was sent. `in_doubt` are failed imports that are being sent.
     """
 
     statuses: Mapping[FailedMessageStatus, int]
@@ -287,6 +296,7 @@ class OtherCounts:
     pending: int
     oldest_pending: datetime | None
     imports: int
+    in_doubt: int = 0
 
 
 @reading
@@ -327,22 +337,28 @@ def _sum_of(disposition: Disposition) -> Label[Any]:
 def find_cause_facts(tx: Transaction, cause_ids: Sequence[int]) -> Mapping[int, CauseFacts]:
     """Return what is known of these causes. Raises DatabaseUnavailable."""
     found: dict[int, list[FailureGroup]] = {}
+    recorded: dict[int, dict[str, datetime]] = {}
     member = tx.sql.member(cause_groups.c.cause_id, cause_ids)
     grouped = (
-        select(cause_groups.c.cause_id, failure_groups)
+        select(cause_groups.c.cause_id, failure_groups, RECORDED)
         .join(failure_groups, failure_groups.c.group_id == cause_groups.c.group_id)
         .where(member)
     )
     for cause_id, *group in tx.execute(grouped):
-        group_id, classifier, title = group
+        group_id, classifier, title, first = group
         each = FailureGroup(group_id=group_id, classifier=classifier, title=title)
         found.setdefault(cause_id, []).append(each)
+        recorded.setdefault(cause_id, {})[group_id] = first
     names = ("cause_id", "queue", "exception_type", "exception_message", "failure_reason")
     query = select(*(causes.c[name] for name in names)).where(
         tx.sql.member(causes.c.cause_id, cause_ids)
     )
     return {
-        row["cause_id"]: CauseFacts(**row, groups=tuple(found.get(row["cause_id"], ())))
+        row["cause_id"]: CauseFacts(
+            **row,
+            groups=tuple(found.get(row["cause_id"], ())),
+            recorded=recorded.get(row["cause_id"], {}),
+        )
         for row in tx.execute(query).mappings()
     }
 
@@ -363,12 +379,14 @@ def count_others(tx: Transaction) -> OtherCounts:
     sent = claims.forwarded_at
     pending, oldest = tx.execute(select(func.count(sent), func.min(sent))).one()
     imports = select(func.count()).select_from(failed_imports)
+    doubtful = select(func.count()).where(sends.sending_since <= tx.now - IN_DOUBT_AFTER)
     return OtherCounts(
         statuses={FailedMessageStatus(name): count for name, count in tx.execute(statuses)},
         resolved_lately={str(name): count for name, count in tx.execute(resolved)},
         pending=pending,
         oldest_pending=oldest,
         imports=tx.execute(imports).scalar_one(),
+        in_doubt=tx.execute(doubtful).scalar_one(),
     )
 
 
@@ -402,12 +420,16 @@ def count_attempts(tx: Transaction, after: int, until: int) -> ByMinute:
 
 
 @reading
-def count_retries(tx: Transaction, since: datetime) -> RetriesByMinute:
+def count_retries(
+    tx: Transaction, since: datetime, until: datetime | None = None
+) -> RetriesByMinute:
     """Count what was sent and confirmed since then; reads all claims. Raises DatabaseUnavailable."""
-    pending = _by_minute(tx, claims.forwarded_at, since)
-    over = _by_minute(tx, ended.forwarded_at, since)
+    pending = _by_minute(tx, claims.forwarded_at, since, until)
+    over = _by_minute(tx, ended.forwarded_at, since, until)
     sent = union_all(pending, over).subquery().c
-    confirmed = _by_minute(tx, ended.ended_at, since).where(ended.outcome == RetryEnd.CONFIRMED)
+    confirmed = _by_minute(tx, ended.ended_at, since, until).where(
+        ended.outcome == RetryEnd.CONFIRMED
+    )
     total = select(sent.minute, func.sum(sent.n)).group_by(sent.minute)
     return RetriesByMinute(
         sent={at: int(count) for at, count in tx.execute(total)},
@@ -415,6 +437,9 @@ def count_retries(tx: Transaction, since: datetime) -> RetriesByMinute:
     )
 
 
-def _by_minute(tx: Transaction, moment: Column[Any], since: datetime) -> Any:
+def _by_minute(
+    tx: Transaction, moment: Column[Any], since: datetime, until: datetime | None
+) -> Any:
     minute = tx.sql.minute_of(moment).label("minute")
-    return select(minute, func.count().label("n")).where(moment >= since).group_by(minute)
+    within = [moment >= since, *([] if until is None else [moment < until])]
+    return select(minute, func.count().label("n")).where(*within).group_by(minute)

@@ -30,6 +30,7 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.event_log import Entry
 from retrier.store.lease import fenced
 from retrier.store.messages import issue, sendable
+from retrier.store.redirects import REDIRECTED_FROM
 from retrier.store.retry_ends import end_batch, is_cancel_asked, release_unstamped, revert
 from retrier.store.schema import (
     causes,
@@ -152,7 +153,7 @@ _LOAD_CLAIMED = (
     )
     .join_from(failed_message_retries, failed_messages, message_columns.number == retries.number)
     .join(causes, causes.c.cause_id == message_columns.cause_id)
-    .outerjoin(message_redirects, redirects.from_queue == causes.c.destination)
+    .outerjoin(message_redirects, redirects.from_queue == REDIRECTED_FROM)
     .where(retries.batch_id == bindparam("batch"), retries.forwarded_at.is_(None), sendable())
     .order_by(message_columns.failure_seq)
 )

@@ -29,7 +29,7 @@ from retrier.domain.failed_message import Cause, Disposition, FailedMessageStatu
 from retrier.domain.failure_texts import fold
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, bounds_of
 from retrier.domain.text import IdRange
 from retrier.store import operation_lists
 from retrier.store.archive_lists import OPEN, archive_from_row
@@ -127,13 +127,17 @@ _NUMBERS = (
 
 _COUNTS = ("count", "scheduled", "dead")
 
-_NUMBERS_BY_CAUSE = (
-    select(messages.cause_id, *_NUMBERS)
-    .where(*conditions(Selection(statuses=_UNRESOLVED)))
-    .group_by(messages.cause_id)
-    .subquery()
-)
-"""Counted by cause first: joined to groups, a message would be a row for each classifier."""
+_ARCHIVED = frozenset({FailedMessageStatus.ARCHIVED})
+
+
+def _numbers_by_cause(statuses: frozenset[FailedMessageStatus]) -> FromClause:
+    """Count by cause first: joined to groups, a message would be a row for each classifier."""
+    return (
+        select(messages.cause_id, *_NUMBERS)
+        .where(*conditions(Selection(statuses=statuses)))
+        .group_by(messages.cause_id)
+        .subquery()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +160,7 @@ class GroupCount:
     archive: ArchiveOperation | None = None
 
 
-_RECORDED = (
+RECORDED = (
     select(func.min(causes.c.created_at))
     .join_from(causes, cause_groups, members.cause_id == causes.c.cause_id)
     .where(members.group_id == groups.group_id)
@@ -175,18 +179,32 @@ def count_groups(
 
     Reads every unresolved message once: slow if there are many. Raises DatabaseUnavailable.
     """
+    return _count(tx, _UNRESOLVED, classifier, title)
+
+
+@reading
+def count_archived_groups(tx: Transaction, classifier: str) -> tuple[GroupCount, ...]:
+    """Return the same of archived messages. Raises DatabaseUnavailable."""
+    return _count(tx, _ARCHIVED, classifier, None)
+
+
+def _count(
+    tx: Transaction,
+    statuses: frozenset[FailedMessageStatus],
+    classifier: str,
+    title: str | None,
+) -> tuple[GroupCount, ...]:
+    by_cause = _numbers_by_cause(statuses)
     counts = (
         select(
             members.group_id,
-            func.sum(_NUMBERS_BY_CAUSE.c["count"]).label("count"),
-            func.sum(_NUMBERS_BY_CAUSE.c.scheduled).label("scheduled"),
-            func.sum(_NUMBERS_BY_CAUSE.c.dead).label("dead"),
-            func.min(_NUMBERS_BY_CAUSE.c.first).label("first"),
-            func.max(_NUMBERS_BY_CAUSE.c.last).label("last"),
+            func.sum(by_cause.c["count"]).label("count"),
+            func.sum(by_cause.c.scheduled).label("scheduled"),
+            func.sum(by_cause.c.dead).label("dead"),
+            func.min(by_cause.c.first).label("first"),
+            func.max(by_cause.c.last).label("last"),
         )
-        .join_from(
-            _NUMBERS_BY_CAUSE, cause_groups, members.cause_id == _NUMBERS_BY_CAUSE.c.cause_id
-        )
+        .join_from(by_cause, cause_groups, members.cause_id == by_cause.c.cause_id)
         .where(
             members.group_id.in_(select(groups.group_id).where(*_of_classifier(classifier, title)))
         )
@@ -200,7 +218,7 @@ def count_groups(
             *(counts[name] for name in _COUNTS),
             counts.first,
             counts.last,
-            _RECORDED,
+            RECORDED,
         )
         .join(counts.group_id.table, counts.group_id == groups.group_id)
         .order_by(counts.last.desc(), groups.group_id)
@@ -251,7 +269,7 @@ def find_uncounted(
     tx: Transaction, group_ids: Sequence[str], classifier: str, title: str | None
 ) -> Sequence[GroupCount]:
     """Return those of these groups that belong to the classifier, with no message counted."""
-    others = select(failure_groups, _RECORDED).where(
+    others = select(failure_groups, RECORDED).where(
         tx.sql.member(groups.group_id, group_ids), *_of_classifier(classifier, title)
     )
     uncounted = {**dict.fromkeys(_COUNTS, 0), "first": None, "last": None}
@@ -283,7 +301,7 @@ def _unresolved_of(group_id: str) -> Selection:
 
 
 def _find(tx: Transaction, group_id: str, wanted: Selection) -> GroupCount | None:
-    group = select(failure_groups, _RECORDED).where(groups.group_id == group_id)
+    group = select(failure_groups, RECORDED).where(groups.group_id == group_id)
     row = tx.execute(group).mappings().one_or_none()
     if row is None:
         return None
@@ -395,8 +413,9 @@ def _list_archives(tx: Transaction, *more: Condition) -> Sequence[tuple[str, Arc
 
 
 def _is_whole(each: ArchiveOperation, group: str) -> bool:
-    """Say whether it was asked for by the group and nothing else."""
-    return is_guid(group) and parts_to_store(each.selection) == {"group": group}
+    """Say whether it was asked for by the group and nothing else; bounds are those of a preview."""
+    whole = {"group": group, **bounds_of(each.selection)}
+    return is_guid(group) and parts_to_store(each.selection) == whole
 
 
 def _is_shown(tx: Transaction) -> Condition:
@@ -517,6 +536,24 @@ def summarise(tx: Transaction) -> Summary:
     )
 
 
+_SHOWN_ENDPOINT = func.coalesce(causes.c.endpoint, causes.c.queue)
+"""What lists show, and what a condition on the endpoint means."""
+
+MOST_ENDPOINTS = 1000
+"""Endpoints that are listed."""
+
+
+@reading
+def list_endpoints(tx: Transaction) -> tuple[str, ...]:
+    """Return the endpoints at which messages failed, as lists show them, in order.
+
+    Raises DatabaseUnavailable.
+    """
+    names = select(_SHOWN_ENDPOINT.label("name")).distinct().subquery()
+    query = select(names.c.name).order_by(by_code_point(names.c.name)).limit(MOST_ENDPOINTS)
+    return tuple(tx.execute(query).scalars())
+
+
 class _Part(IntEnum):
     """What a line of the summary counts."""
 
@@ -525,9 +562,6 @@ class _Part(IntEnum):
     DISPOSITION = 3
     HOST = 4
 
-
-_SHOWN_ENDPOINT = func.coalesce(causes.c.endpoint, causes.c.queue)
-"""What lists show, and what a condition on the endpoint means."""
 
 _APART = (Disposition.SCHEDULED, Disposition.DEAD)
 """Counted by cause beside all of them (`number`)."""

@@ -35,6 +35,7 @@ from retrier.store.breaker_lists import NOT_CLOSED, breaker_from_row
 from retrier.store.cuts import IS_UNRESOLVED, free_messages, free_now
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.obstacles import find_reasons
+from retrier.store.redirects import redirected_from
 from retrier.store.schedule import LeftOut
 from retrier.store.schema import (
     STRICT,
@@ -223,7 +224,7 @@ MOST_CAUSES = 10_000
 # Under another name: the conditions of a selection look at causes of their own.
 _held = causes.alias("held")
 _CAUSES = select(_held.c.cause_id).outerjoin(
-    message_redirects, redirects.from_queue == _held.c.destination
+    message_redirects, redirects.from_queue == redirected_from(_held)
 )
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from retrier.domain.copies import DeadMessage
 from retrier.domain.decision import Dead, Decided, Judgement, RetryAt, disposition_of
+from retrier.domain.events import POLICIES
 from retrier.domain.failed_message import Disposition, LastWord, Move
 from retrier.domain.recording import Attempt, Before, MessageChange
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause
@@ -294,7 +295,7 @@ _BLANK: Mapping[str, object] = MappingProxyType(
         # Neither is used: what it takes is found by its time.
         **dict.fromkeys(("cut_off", "floor"), 0),
         "originator": "what is due by policy",
-        "requested_by": "policies",
+        "requested_by": POLICIES,
         "priority": int(Priority.POLICY),
         "state": RetryOperationState.WAITING,
         **dict.fromkeys(("total", "forwarded", "skipped", "failed", "batches"), 0),

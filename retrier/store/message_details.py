@@ -12,7 +12,7 @@ from retrier.domain.failed_message import FailureGroup
 from retrier.domain.failure_texts import derive
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.streams import show_position
-from retrier.domain.wire import PropertyCodec
+from retrier.domain.wire import PropertyCodec, packed_as
 from retrier.store.attempts import ShownAttempt, find_steps, newest_attempts
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY
@@ -21,6 +21,7 @@ from retrier.store.message_lists import (
     ListedMessage,
     ShownClaim,
     from_row,
+    listed_with,
     shown_claims,
     shown_messages,
     texts_of,
@@ -105,7 +106,7 @@ def find_message(
         completed_steps=find_steps(tx, [row["number"]]).get(row["number"]),
         derived=_derived(tx, row["unique_message_id"]),
         dialect=row["dialect"],
-        message=from_row(row, codec),
+        message=listed_with(row, texts),
         content_type=texts.content_type,
         headers=texts.headers,
         properties=texts.properties,
@@ -180,11 +181,12 @@ _NEWEST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageBody:
-    """A body, the hash of its bytes, and the content type that its sender gave."""
+    """A body, the hash of its bytes, and the content type and encoding that its sender gave."""
 
     body: bytes
     body_hash: str
     content_type: str | None
+    packed: str
 
 
 @reading
@@ -198,7 +200,10 @@ def find_body(tx: Transaction, key: str, codec: PropertyCodec) -> MessageBody | 
         if row is not None:
             shown = derive(codec, row.raw_properties, dialect=row.dialect, otherwise=row.queue)
             return MessageBody(
-                body=row.body, body_hash=row.body_hash, content_type=shown.content_type
+                body=row.body,
+                body_hash=row.body_hash,
+                content_type=shown.content_type,
+                packed=packed_as(shown.properties, shown.headers),
             )
     return None
 

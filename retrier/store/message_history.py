@@ -262,6 +262,14 @@ class HistoryLine:
     attempt: ShownAttempt | None
     event: LoggedEvent | None
 
+    @property
+    def failed_earlier(self) -> datetime | None:
+        """When it failed, if its headers say another second than that in which it was taken off."""
+        said = None if self.attempt is None else self.attempt.time_of_failure
+        if said is None or said.replace(microsecond=0) == self.at.replace(microsecond=0):
+            return None
+        return said
+
 
 @reading
 def find_history(
@@ -289,6 +297,9 @@ def find_history(
     return Page(items=tuple(_tell(tx, rows, message, codec)), total=total)
 
 
+_ASKING = frozenset({Step.ASKED, Step.ARCHIVED})
+
+
 def _tell(
     tx: Transaction,
     rows: Sequence[Mapping[str, Any]],
@@ -308,7 +319,8 @@ def _tell(
             retry_id=row["retry_id"],
             operation_id=row["operation_id"],
             outcome=RetryEnd(row["outcome"]) if row["outcome"] else None,
-            request=requests.get(row["operation_id"]),
+            # Who asked for a retry did not confirm it: only the line that tells of asking names them.
+            request=requests.get(row["operation_id"]) if step in _ASKING else None,
             attempt=attempts.get(row["ref"]) if step is Step.FAILED else None,
             event=events.get(row["ref"]) if step is Step.LOGGED else None,
         )

@@ -26,6 +26,7 @@ from sqlalchemy import (
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.failure_texts import Shown, derive
+from retrier.domain.message_views import HeaderFacts, read_facts
 from retrier.domain.selection import Selection
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
@@ -167,7 +168,7 @@ def find_numbers(
         total = _count(tx, found)
         if total == 0 or total >= wide * (_MANY_OF_CAUSES if of_causes else 1):
             return _find_many(tx, wanted, found, order, page, total, deep)
-    return _find_narrowed(tx, found, order, page)
+    return find_narrowed(tx, found, order, page)
 
 
 def _find_many(
@@ -247,7 +248,7 @@ def _place_of(tx: Transaction, number: int, order: Order) -> Place:
 
 def _may_be_wide(wanted: Selection) -> bool:
     """Say whether it has a condition that most of the messages may meet."""
-    of_time = replace(wanted, failed_from=None, failed_to=None)
+    of_time = replace(wanted, failed_from=None, failed_to=None, sent_in=None)
     return wanted != replace(of_time, attempts_at_least=None, disposition=None, text=None)
 
 
@@ -257,7 +258,7 @@ def _is_of_causes(wanted: Selection) -> bool:
     return replace(others, message_type=None, exception_type=None) == _ALL_UNRESOLVED
 
 
-def _find_narrowed(
+def find_narrowed(
     tx: Transaction, found: Sequence[Condition], order: Order, page: PageRequest
 ) -> Page[int]:
     """Count and sort in one query: finding the matches takes longer than both."""
@@ -409,6 +410,7 @@ class ListedMessage:
     process: str | None
     node: str | None
     host_id: str | None
+    facts: HeaderFacts
 
 
 _PLAIN = (
@@ -458,7 +460,11 @@ def shown_messages(*more: Any) -> Select[Any]:
 
 def from_row(row: Mapping[str, Any], codec: PropertyCodec) -> ListedMessage:
     """Return a row of `shown_messages` as a ListedMessage."""
-    texts = texts_of(row, codec)
+    return listed_with(row, texts_of(row, codec))
+
+
+def listed_with(row: Mapping[str, Any], texts: Shown) -> ListedMessage:
+    """Return a row of `shown_messages` whose texts were derived already."""
     return ListedMessage(
         **{column.name: row[column.name] for column in _PLAIN},
         queue=row["queue"],
@@ -468,6 +474,7 @@ def from_row(row: Mapping[str, Any], codec: PropertyCodec) -> ListedMessage:
         exception_message=texts.exception_message,
         stack_trace=texts.stack_trace,
         host_id=texts.host_id,
+        facts=read_facts(texts.headers),
     )
 
 

@@ -30,6 +30,7 @@ from retrier.store.message_lists import (
 )
 from retrier.store.messages import lock_presumable
 from retrier.store.recovery import find_recovery
+from retrier.store.redirects import REDIRECTED_FROM
 from retrier.store.schema import (
     causes,
     failed_message_retries,
@@ -219,7 +220,7 @@ def count_next_destinations(
             failed_message_retries, failed_messages, message_columns.number == claim_columns.number
         )
         .join(causes, causes.c.cause_id == message_columns.cause_id)
-        .outerjoin(message_redirects, redirects.from_queue == causes.c.destination)
+        .outerjoin(message_redirects, redirects.from_queue == REDIRECTED_FROM)
         .where(claim_columns.forwarded_at.is_not(None), *named, *conditions(selection))
         .group_by(queue)
         .order_by(count.desc(), by_code_point(queue))

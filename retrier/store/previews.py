@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import (
     MOST_NUMBERS,
@@ -48,6 +49,7 @@ from retrier.store.engine.sql_dialect import by_code_point
 from retrier.store.engine.transaction import Transaction
 from retrier.store.marking import judge_named, look_up_named
 from retrier.store.message_lists import ListedMessage, load
+from retrier.store.redirects import REDIRECTED_FROM
 from retrier.store.schema import (
     cause_groups,
     causes,
@@ -147,9 +149,7 @@ def _ways(counted: CTE) -> Iterator[tuple[By, Way]]:
     n = counted.c.n
     of_cause = counted.join(causes, causes.c.cause_id == counted.c.cause_id)
     to = message_redirects.c.to_queue
-    gone = of_cause.outerjoin(
-        message_redirects, message_redirects.c.from_queue == causes.c.destination
-    )
+    gone = of_cause.outerjoin(message_redirects, message_redirects.c.from_queue == REDIRECTED_FROM)
     grouped = counted.join(cause_groups, cause_groups.c.cause_id == counted.c.cause_id).join(
         failure_groups, failure_groups.c.group_id == cause_groups.c.group_id
     )
@@ -158,7 +158,7 @@ def _ways(counted: CTE) -> Iterator[tuple[By, Way]]:
     yield By.COPIES, (counted, literal_column("''"), null(), n * counted.c.copy)
     yield By.QUEUE, (of_cause, causes.c.queue, null(), n)
     yield By.DESTINATION, (gone, func.coalesce(to, causes.c.destination), null(), n)
-    yield By.REDIRECTS, (gone, causes.c.destination, to, case((to.is_not(None), n), else_=0))
+    yield By.REDIRECTS, (gone, REDIRECTED_FROM, to, case((to.is_not(None), n), else_=0))
     yield By.AGE, (counted, counted.c.age, null(), n)
     yield By.ATTEMPTS, (counted, counted.c.attempts, null(), n)
     yield By.GROUP, (grouped, failure_groups.c.group_id, failure_groups.c.title, default)
@@ -222,6 +222,11 @@ class Preview:
     def lines(self, by: By) -> Sequence[PreviewLine]:
         """Return the largest counts, at most 50 of them."""
         return self.counts.get(by, ())
+
+    @property
+    def destinations(self) -> Sequence[str]:
+        """The queues to which most of them would go, those that are known."""
+        return [line.key for line in self.lines(By.DESTINATION) if line.key != NOT_KNOWN]
 
 
 def plan_of(request: RetryRequest, found: Preview) -> Plan:

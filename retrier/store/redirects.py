@@ -4,17 +4,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import ColumnElement, FromClause, case, delete, select, update
 
+from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.redirects import RedirectRefusal, redirect_id, why_not_redirect
 from retrier.store import event_log
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import by_code_point
 from retrier.store.engine.transaction import Transaction
 from retrier.store.event_log import Entry
-from retrier.store.schema import message_redirects
+from retrier.store.schema import causes, message_redirects
 
 redirects = message_redirects.c
+
+
+def redirected_from(cause: FromClause) -> ColumnElement[str]:
+    """Return the queue from which a redirect leads messages of a cause.
+
+    That is where they were found, if their destination is not known.
+    """
+    named = cause.c.destination
+    return case((named == NOT_KNOWN, cause.c.queue), else_=named)
+
+
+REDIRECTED_FROM = redirected_from(causes)
 
 
 def lock(tx: Transaction) -> Mapping[str, str]:

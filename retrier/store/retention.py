@@ -11,6 +11,7 @@ from typing import assert_never
 
 from sqlalchemy import ColumnElement, Select, exists, literal, select
 
+from retrier.domain.events import RETENTION
 from retrier.domain.retention import (
     CHUNK,
     CHUNK_BYTES,
@@ -129,9 +130,6 @@ def _first(old: Old, now: datetime) -> Sequence[Select[int]]:
             return [one.select_from(failed_imports).where(*are_old_imports(age, now))]
 
 
-WHO = "retention"  # in the event log
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedChunk:
     """How much a chunk deleted; `more`: it was full, so there may be more."""
@@ -203,7 +201,7 @@ def log_sweep(tx: Transaction, swept: Swept) -> None:
         f"older than the settings keep it, so deleted: messages {swept.messages}, "
         f"operations {swept.operations}, failed imports {swept.imports}"
     )
-    event_log.append(tx, [Entry(kind="retention_swept", text=text, who=WHO)])
+    event_log.append(tx, [Entry(kind="retention_swept", text=text, who=RETENTION)])
 
 
 @writing

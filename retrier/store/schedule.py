@@ -33,6 +33,7 @@ from retrier.domain.retry_operation import STANDING_OPERATION, RetryOperation
 from retrier.domain.schedule import DueMessage, take_turns
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.redirects import REDIRECTED_FROM
 from retrier.store.schema import (
     SCHEDULED,
     causes,
@@ -297,7 +298,7 @@ def _make(
         )
         .select_from(
             rows.join(causes, causes.c.cause_id == due.c.cause_id).outerjoin(
-                message_redirects, message_redirects.c.from_queue == causes.c.destination
+                message_redirects, message_redirects.c.from_queue == REDIRECTED_FROM
             )
         )
         .where(found.retry_at <= bindparam("now", type_=UtcTime))

@@ -190,6 +190,8 @@ def _of_row(selection: Selection) -> Iterator[Condition]:
         yield has_reason(selection.reason)
     if selection.modified is not None:
         yield messages.last_modified.between(*selection.modified)
+    if selection.sent_in is not None:
+        yield messages.time_sent.between(*selection.sent_in)
     if selection.id_range is not None:
         first, last = selection.id_range.first, selection.id_range.last
         yield messages.unique_message_id.between(first, last)

@@ -29,7 +29,9 @@ from retrier.web import (
     previews,
     processor,
     redirects,
+    search,
     streams,
+    views,
 )
 from retrier.web.counts import PageCounts
 from retrier.web.forms import read_form
@@ -148,7 +150,9 @@ WORKING = (
     redirects.router,
     breakers.router,
     streams.router,
+    views.router,
     previews.router,
+    search.router,
     person_router,
 )
 """Routes that use the database, each with a place. Of two that match, the first one answers."""

@@ -208,7 +208,9 @@ def get_archive_operation(request: Request, operation_id: str, parts: Parts) -> 
         how_far=_progress(found),
         skipped_because=found.skipped_because,
         refused=list(find_refused(parts.db, key).items())[:SHOWN_REFUSED],
-        events=list_newest_events(parts.db, _EVENTS, EventFilter(operation_id=key)),
+        events=list_newest_events(
+            parts.db, _EVENTS, EventFilter(operation_id=key, with_routine=False)
+        ),
     )
 
 

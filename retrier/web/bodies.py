@@ -6,12 +6,13 @@ twice is shown twice. What cannot be read as JSON or XML is shown as text.
 
 import json
 import re
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain
 from xml.parsers import expat
+
+from retrier.domain.wire import PACKED, unpack
 
 SHOWN = 64 * 1024
 """Bytes of a body that a page shows at most."""
@@ -85,51 +86,20 @@ def excerpt(beginning: bytes) -> str:
     return line if len(line) <= _EXCERPT else f"{line[:_EXCERPT]}…"
 
 
-def packed_as(properties: Mapping[str, object]) -> str:
-    """Return the encoding that the properties of a message name: `gzip`, or empty for none."""
-    return str(properties.get("content_encoding") or "").strip().lower()
-
-
 def show_body(beginning: bytes, size: int, form: str = "", packed: str = "") -> ShownBody:
     """Return a body of that size as people read it; `form` "text" or "hex" shows it as it came.
 
     `packed` is the encoding that its sender names: gzip and deflate are unpacked, except for "hex".
     """
-    if packed not in _WINDOWS or form == "hex" or not beginning:
+    if packed not in PACKED or form == "hex" or not beginning:
         return _show_plain(beginning, size, form)
-    unpacked = _unpack(beginning, packed, is_whole=len(beginning) == size)
-    if isinstance(unpacked, str):
-        told = f"Its sender says that it is {packed}, but it cannot be unpacked: {unpacked}."
-        return replace(_as_bytes(beginning, size), note=told)
-    content, is_all = unpacked
-    shown = _show_plain(content[:SHOWN], len(content) if is_all else len(content) + 1, form)
-    much = f"{len(content):,} bytes" if is_all else f"more than {len(content):,} bytes"
-    note = f"Unpacked from {packed}: {size:,} bytes as it came, {much} unpacked."
-    return replace(shown, is_unpacked=True, note=note)
-
-
-_MOST_UNPACKED = 1024 * 1024
-"""Bytes that are unpacked at most: a few bytes may stand for gigabytes."""
-_GZIP, _ZLIB, _RAW = 31, 15, -15
-_WINDOWS = {"gzip": (_GZIP,), "x-gzip": (_GZIP,), "deflate": (_ZLIB, _RAW)}
-"""How zlib reads each encoding; `deflate` is written with and without its frame."""
-
-
-def _unpack(content: bytes, packed: str, *, is_whole: bool) -> tuple[bytes, bool] | str:
-    """Return what comes out and whether that is all of it, or why nothing does."""
-    why = ""
-    for window in _WINDOWS[packed]:
-        reader = zlib.decompressobj(window)
-        try:
-            found = reader.decompress(content, _MOST_UNPACKED)
-        except zlib.error as error:
-            why = why or str(error).partition(": ")[2] or str(error)
-            continue
-        if is_whole and not reader.eof and len(found) < _MOST_UNPACKED:
-            why = why or "its end is missing"
-            continue
-        return found, reader.eof
-    return why
+    unpacked = unpack(beginning, size, packed)
+    if not unpacked.is_unpacked:
+        return replace(_as_bytes(beginning, size), note=unpacked.note)
+    content = unpacked.content
+    much = len(content) if unpacked.is_all else len(content) + 1
+    shown = _show_plain(content[:SHOWN], much, form)
+    return replace(shown, is_unpacked=True, note=unpacked.note)
 
 
 def _show_plain(beginning: bytes, size: int, form: str) -> ShownBody:

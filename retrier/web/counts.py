@@ -17,23 +17,20 @@ from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.streams import Stream
-from retrier.errors import DatabaseUnavailable, RetrierError
+from retrier.errors import DatabaseUnavailable, RetrierError, TablesMissing
 from retrier.http.cache import Pace
+from retrier.http.problems import STARTING
 from retrier.store.archive_lists import find_archive_operation, list_open_archives
 from retrier.store.breaker_lists import SeenByPeople, show_breakers
 from retrier.store.engine.database import Database
-from retrier.store.event_log import find_newest_event
+from retrier.store.event_log import Mark, list_newest_told
 from retrier.store.figures import (
-    ByMinute,
     CauseCount,
     CauseFacts,
     OtherCounts,
-    count_attempts,
     count_others,
-    count_retries,
     count_unresolved,
     find_cause_facts,
-    find_last_attempt,
 )
 from retrier.store.message_details import MessageMark, find_marks
 from retrier.store.message_lists import PageRequest
@@ -47,6 +44,7 @@ from retrier.store.streams import (
     list_streams,
 )
 from retrier.web.live_page import MOST_TABS
+from retrier.web.series import Series, Slot
 
 WATCHED_FOR = 60.0
 """Seconds after the last look of a person in which somebody counts as looking."""
@@ -179,6 +177,7 @@ class CountLine:
     """The unresolved messages of a group or a queue, with a sample of what their exceptions say.
 
     `key` is the id of the group, or the name of the queue. `queues` begins with the fullest one.
+    `first_seen` is when it was first heard of, also by messages that are dealt with since.
     """
 
     key: str
@@ -190,16 +189,7 @@ class CountLine:
     last: datetime
     queues: tuple[str, ...]
     sample: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Minute:
-    """What happened in one minute."""
-
-    at: datetime
-    failed: int = 0
-    sent: int = 0
-    confirmed: int = 0
+    first_seen: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +198,9 @@ class Snapshot:
 
     `up_to` is the failure number up to which failures are counted. `groups` are by classifier,
     newest failure first. `operations` are the retries alive and the last ones that are over.
-    `breakers` and `streams` are what makes messages wait.
+    `breakers` and `streams` are what makes messages wait. `minutes` are those of a day, `hours` what
+    was before them, `marks` the events that the plot shows. `told` are the ids of the newest events
+    that are not routine, newest first.
     `archives` are archive operations that are open, or were a moment ago.
     `messages` are the marks of those whose pages are open.
     `version` is that of the texts which tabs were sent from it.
@@ -217,12 +209,14 @@ class Snapshot:
     at: datetime
     taken: float
     up_to: int
-    last_event: int
+    told: tuple[int, ...]
     causes: Mapping[int, CauseCount]
     groups: Groups
     queues: Sequence[CountLine]
     others: OtherCounts
-    minutes: Sequence[Minute]
+    minutes: Sequence[Slot]
+    hours: Sequence[Slot]
+    marks: Sequence[Mark]
     work: ProcessorState
     operations: Mapping[str, RetryOperation]
     breakers: SeenByPeople
@@ -327,13 +321,16 @@ def _newest_first(lines: Iterable[CountLine]) -> Sequence[CountLine]:
 def _line(key: str, title: str, members: Members) -> CountLine:
     fullest = sorted(members, key=lambda each: -each[0].count)
     counts = [counted for counted, _ in members]
+    first = min(each.first for each in counts)
+    recorded = (facts.recorded.get(key, first) for _, facts in members)
     return CountLine(
         key=key,
         title=title,
         count=sum(each.count for each in counts),
         dead=sum(each.dead for each in counts),
         scheduled=sum(each.scheduled for each in counts),
-        first=min(each.first for each in counts),
+        first=first,
+        first_seen=min(first, *recorded),
         last=max(each.last for each in counts),
         queues=tuple(dict.fromkeys(facts.queue for _, facts in fullest)),
         sample=_sample(fullest[0][1]),
@@ -356,75 +353,15 @@ def newest(operations: Iterable[RetryOperation]) -> Mapping[str, RetryOperation]
     return {each.operation_id: each for each in ordered[:_MOST_OPERATIONS]}
 
 
-KEPT = timedelta(hours=24)
-BACK_AT_ONCE = 20_000
-"""Older failures that one look counts: no index knows their times."""
-
-
-class Series:
-    """What is known of each minute. A look at failures reads each of them once."""
-
-    def __init__(self, db: Database) -> None:
-        self._db = db
-        self._failed: dict[datetime, int] = {}
-        self._first: int | None = None
-        self._last = 0
-        self._sent: ByMinute = {}
-        self._confirmed: ByMinute = {}
-
-    def look(self, now: datetime) -> None:
-        """Count what happened since the last look, and some of what happened before the first."""
-        since = now - KEPT
-        self._count_new()
-        self._count_back(since)
-        retries = count_retries(self._db, since)
-        self._sent, self._confirmed = retries.sent, retries.confirmed
-        self._failed = {at: count for at, count in self._failed.items() if at >= since}
-
-    def minutes(self) -> Sequence[Minute]:
-        """Return the minutes in which something happened, the oldest first."""
-        failed, sent, confirmed = self._failed, self._sent, self._confirmed
-        return [
-            Minute(
-                at=at,
-                failed=failed.get(at, 0),
-                sent=sent.get(at, 0),
-                confirmed=confirmed.get(at, 0),
-            )
-            for at in sorted({*failed, *sent, *confirmed})
-        ]
-
-    def count_new_failures(self) -> None:
-        """Count the failures since the last look only."""
-        if self._first is not None:
-            self._count_new()
-
-    def _count_new(self) -> None:
-        last = find_last_attempt(self._db)
-        if self._first is None:
-            self._first = self._last = last
-        elif last > self._last:
-            self._add(count_attempts(self._db, self._last, last))
-            self._last = last
-
-    def _count_back(self, since: datetime) -> None:
-        if not self._first:
-            return
-        after = max(0, self._first - BACK_AT_ONCE)
-        found = count_attempts(self._db, after, self._first)
-        self._add(found)
-        # Behind the first failure that is too old, and behind a gap, nothing younger is expected.
-        over = not found or min(found) < since
-        self._first = 0 if over else after
-
-    def _add(self, found: Mapping[datetime, int]) -> None:
-        for at, count in found.items():
-            self._failed[at] = self._failed.get(at, 0) + count
-
-
 QUICK = 0.1
 """Seconds: a count that takes no longer is made when a page asks for it."""
 _FACTS_AT_ONCE = 5_000
+_MOST_TOLD = 51
+"""Events that an open log counts as new at most: a page of them, and one more."""
+_LOOK_BACK = 1_000
+"""Ids of the log that each look goes through: more than commits in the wrong order are apart."""
+_LOOK_FAR_BACK = 10_000
+"""The same at the start, for logs that were opened before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -527,7 +464,7 @@ class PageCounts:
             try:
                 self._count_all() if whole else self._count_new()
             except RetrierError as error:
-                self._note_trouble(str(error))
+                self._note_trouble(STARTING if isinstance(error, TablesMissing) else str(error))
                 raise
 
     def _is_to_be_made(self) -> bool:
@@ -557,12 +494,14 @@ class PageCounts:
             at=found.at,
             taken=began,
             up_to=found.up_to,
-            last_event=find_newest_event(self._db) if last is None else last.last_event,
+            told=self._look_at_log(_LOOK_FAR_BACK) if last is None else last.told,
             causes=causes,
             groups=count_groups(causes, self._facts),
             queues=count_queues(causes, self._facts),
             others=count_others(self._db),
             minutes=self._series.minutes(),
+            hours=self._series.hours(),
+            marks=self._series.marks,
             work=alive,
             operations=operations,
             archives=self._archives.look(),
@@ -590,11 +529,13 @@ class PageCounts:
         news = replace(
             last,
             up_to=max(last.up_to, found.up_to),
-            last_event=find_newest_event(self._db),
+            told=self._look_at_log(_LOOK_BACK),
             causes=causes,
             groups=count_groups(causes, self._facts) if found.causes else last.groups,
             queues=count_queues(causes, self._facts) if found.causes else last.queues,
             minutes=self._series.minutes(),
+            hours=self._series.hours(),
+            marks=self._series.marks,
             work=alive,
             archives=self._archives.look(),
             breakers=show_breakers(self._db),
@@ -603,6 +544,15 @@ class PageCounts:
         )
         self._keep(news)
         self._news = self._done(began)
+
+    def _look_at_log(self, look_back: int) -> tuple[int, ...]:
+        """Return the ids of the newest events; what was seen before stays, however much came since.
+
+        Each look goes back: on PostgreSQL a lower id may be committed later.
+        """
+        known = () if self._snapshot is None else self._snapshot.told
+        found = list_newest_told(self._db, _MOST_TOLD, look_back)
+        return tuple(sorted({*known, *found}, reverse=True)[:_MOST_TOLD])
 
     def _ended(self, last: Snapshot, alive: ProcessorState) -> Mapping[str, RetryOperation]:
         """Return the operations that were alive a moment ago as they ended."""

@@ -1,116 +1,28 @@
-"""The event log, newest first, narrowed by kind, message and operation; the history of retries."""
+"""The event log, newest first, narrowed by what people ask for; the history of retries."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
-from retrier.domain.identity import canonical, is_guid
+from retrier.domain.events import KINDS, read_kinds
 from retrier.domain.retry_operation import RetryType
-from retrier.store.event_log import EventFilter, find_newest_event, list_newest_events
+from retrier.http.filters import YES, EventQuery, read_events
+from retrier.store.event_log import (
+    EventFilter,
+    LoggedEvent,
+    find_newest_event,
+    list_newest_events,
+)
 from retrier.store.operation_lists import read_history
+from retrier.web.messages import Token
 from retrier.web.page import show
-from retrier.web.pages import PAGE
+from retrier.web.pages import PAGE, PagedList
 from retrier.web.parts import Parts
 
 PATH = "/events"
-
-KINDS = (
-    "acknowledged",
-    "archive_asked",
-    "archive_completed",
-    "archive_refused",
-    "batch_adopted",
-    "batch_forwarded",
-    "batch_held_back",
-    "batch_moved",
-    "batch_released",
-    "batch_staged",
-    "breaker_closed",
-    "breaker_half_opened",
-    "breaker_hand_ended",
-    "breaker_opened",
-    "canary_failed",
-    "canary_passed",
-    "canary_sent",
-    "cancel_asked",
-    "copy_of_another_came",
-    "dead_refused",
-    "failed_after_last_word",
-    "failed_import",
-    "group_comment_deleted",
-    "group_commented",
-    "import_deleted",
-    "import_in_doubt",
-    "import_kept",
-    "import_not_sent",
-    "import_read_again",
-    "import_sent",
-    "import_stamped",
-    "message_archived",
-    "message_dead",
-    "message_declared_dead",
-    "message_released",
-    "message_resolved",
-    "message_unarchived",
-    "messages_archived",
-    "messages_resolved",
-    "messages_unarchived",
-    "operation_cancelled",
-    "operation_completed",
-    "operation_paused",
-    "operation_rate",
-    "operation_resumed",
-    "own_copy_came_back",
-    "policies_wrong",
-    "recovery_begun",
-    "recovery_ended",
-    "redirect_changed",
-    "redirect_created",
-    "redirect_deleted",
-    "release_refused",
-    "resolve_asked",
-    "resolve_completed",
-    "resolve_refused",
-    "retention_swept",
-    "retries_presumed",
-    "retry_asked",
-    "retry_released",
-    "retry_returned",
-    "retry_scheduled",
-    "retry_skipped",
-    "revive_refused",
-    "sent_again",
-    "stream_released",
-    "unarchive_asked",
-    "unarchive_completed",
-    "unarchive_refused",
-)
-"""What can be filtered by; a test compares them with the documentation."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventQuery:
-    """The query of the log, as it stands in its address; `before` is the number of an event."""
-
-    kind: str = ""
-    operation: str = ""
-    message: str = ""
-    before: str = ""
-
-    @property
-    def conditions(self) -> Mapping[str, str]:
-        """What narrows the log."""
-        found = {"kind": self.kind, "operation": self.operation, "message": self.message}
-        return {name: value for name, value in found.items() if value}
-
-    def to(self, **values: str) -> str:
-        """Return the address with other values, on the first page unless one is named."""
-        kept = {name: each for name, each in {**self.conditions, **values}.items() if each}
-        return f"{PATH}?{urlencode(kept)}" if kept else PATH
-
 
 RETRY_TYPES = {
     RetryType.SINGLE_MESSAGE: "one message",
@@ -128,45 +40,75 @@ router = APIRouter(prefix=PATH)
 _MOST_DIGITS = 18
 
 
-@router.get("")
-def get_events(request: Request, parts: Parts, query: Annotated[EventQuery, Depends()]) -> Response:
-    """Show what happened, newest first.
+_TOKENS: Mapping[str, str] = {
+    "kind": "kind",
+    "who": "by",
+    "people": "people only",
+    "routine": "with routine",
+    "since": "since",
+    "until": "until",
+    "operation": "operation",
+    "message": "message",
+}
 
-    New events are only counted where every event is shown: nobody knows which ones would match.
+
+@router.get("")
+def get_events(
+    request: Request,
+    parts: Parts,
+    query: Annotated[EventQuery, Depends()],
+    also: str = "",
+    before: str = "",
+) -> Response:
+    """Show what happened, newest first; `also` is one more kind, from the form.
+
+    New events are only counted where the log is not narrowed: nobody knows which ones would match.
     """
+    if also:
+        query = replace(query, kind=",".join(sorted(read_kinds(query.kind) | read_kinds(also))))
+    wanted = read_events(query, parts.db)
     # Read before the list: an event that comes in between is then counted as new, and not lost.
     newest = find_newest_event(parts.db)
     # One more than is shown says whether there are more.
-    found = list_newest_events(parts.db, PAGE + 1, _filter(query), before=_number(query.before))
+    found = list_newest_events(parts.db, PAGE + 1, wanted, before=_number(before))
     shown = found[:PAGE]
+    here = PagedList(rows=shown, total=len(shown), number=1, path=PATH, values=query.values)
     return show(
         request,
         "events.html",
         current=PATH,
         events=shown,
         query=query,
-        kinds=KINDS,
-        newest=query.to() if query.before else None,
-        older=query.to(before=str(shown[-1].event_id)) if len(found) > PAGE else None,
-        since="" if query.conditions or query.before else str(newest),
+        tokens=tuple(_tokens(here, wanted)),
+        kinds=[each for each in KINDS if each not in (wanted.kinds or ())],
+        newest=here.to() if before else None,
+        older=here.to(before=str(shown[-1].event_id)) if len(found) > PAGE else None,
+        with_routine=here.to(routine=YES),
+        since_moment=_as_written(wanted.since),
+        until_moment=_as_written(wanted.until),
+        since="" if query.values or before else str(newest),
     )
 
 
-def _filter(query: EventQuery) -> EventFilter:
-    """Return it as the store is asked. Raises HTTPException."""
-    kinds = frozenset(each for each in query.kind.replace(" ", "").split(",") if each)
-    return EventFilter(
-        kinds=kinds or None,
-        operation_id=_id(query.operation),
-        unique_message_id=_id(query.message),
-    )
+def _tokens(here: PagedList[LoggedEvent], wanted: EventFilter) -> Iterator[Token]:
+    """Return the conditions, a token for each kind."""
+    times = {"since": wanted.since, "until": wanted.until}
+    kinds = sorted(wanted.kinds or ())
+    for name, words in _TOKENS.items():
+        if name == "kind":
+            for kind in kinds:
+                others = ",".join(each for each in kinds if each != kind)
+                yield Token(name=words, value=kind.replace("_", " "), without=here.to(kind=others))
+        elif name in here.values:
+            said = "" if name in {"people", "routine"} else here.values[name]
+            yield Token(
+                name=words, value=said, without=here.to(**{name: ""}), moment=times.get(name)
+            )
 
 
-def _id(text: str) -> str | None:
-    named = text.strip()
-    if named and not is_guid(named):
-        raise HTTPException(400, "The event log is filtered by a whole id: 36 characters.")
-    return canonical(named) if named else None
+def _as_written(moment: datetime | None) -> str:
+    """Return a time as a field of a form has it."""
+    return "" if moment is None else moment.isoformat(timespec="seconds")[:19]
 
 
 def _number(text: str) -> int | None:

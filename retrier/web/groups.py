@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -16,19 +16,20 @@ from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
+from retrier.http.filters import read_time
 from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
 from retrier.store.groups import GroupCount, add_archives, add_retries, find_title, list_hosts
 from retrier.store.wait_reasons import why_groups_wait
 from retrier.web.counts import CountLine, Snapshot
-from retrier.web.filters import group_title
+from retrier.web.filters import Selected, group_title
 from retrier.web.forms import SentForm, local
 from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import show_preview
-from retrier.web.wording import number, plural, sentence
+from retrier.web.previews import ask_before, show_preview
+from retrier.web.wording import number, plural, sentence, title_words
 
 SLUGS: Mapping[str, str] = dict(
     zip(("exception", "type", "queue", "endpoint"), CLASSIFIERS, strict=True)
@@ -64,7 +65,8 @@ class GroupRow:
     count: int
     dead: int = 0
     scheduled: int = 0
-    first: datetime | None = None
+    first_seen: datetime | None = None
+    is_new: bool = False
     last: datetime | None = None
     queues: tuple[str, ...] = ()
     sample: str | None = None
@@ -79,9 +81,28 @@ class GroupRow:
         return self.operation is not None and not self.operation.is_over
 
     @property
+    def is_all_taken(self) -> bool:
+        """Whether its retry that is not over takes all of it, so that nothing is left to act on.
+
+        What has failed since it was asked for, and what is behind its limit, is not taken by it.
+        """
+        taken = self.operation
+        if taken is None or taken.is_over or not self.count:
+            return False
+        is_partial = taken.limit is not None or (
+            self.last is not None and self.last > taken.created_at
+        )
+        return not is_partial or self.count - self.dead <= taken.total - taken.done
+
+    @property
     def may_be_retried(self) -> bool:
-        """Whether it has a message that a retry would take."""
-        return self.count > self.dead and not self.is_retried
+        """Whether it has a message that another retry would take."""
+        return self.count > self.dead and not self.is_all_taken
+
+    @property
+    def may_be_archived(self) -> bool:
+        """Whether it has a message that an archive would take."""
+        return self.count > 0 and not self.is_all_taken
 
 
 def group_prefix(classifier: str) -> str:
@@ -113,7 +134,7 @@ def _newest(each: GroupRow) -> float:
 
 _KEYS: Mapping[GroupSort, Callable[[GroupRow], Any]] = {
     GroupSort.LAST: _newest,
-    GroupSort.FIRST: lambda each: each.first.timestamp() if each.first else 0.0,
+    GroupSort.FIRST: lambda each: each.first_seen.timestamp() if each.first_seen else 0.0,
     GroupSort.COUNT: lambda each: each.count,
     GroupSort.TITLE: lambda each: each.title.lower(),
 }
@@ -123,36 +144,50 @@ _KEYS: Mapping[GroupSort, Callable[[GroupRow], Any]] = {
 class GroupQuery:
     """What the list is asked for; what cannot be understood in its address is left at its default.
 
-    `by` is a classifier, as it stands in addresses.
+    `by` is a classifier, as it stands in addresses. `since` is written as a person did: `2h`, or a
+    time.
     """
 
     by: str
     text: str
+    since: str
     sort: GroupSort
     descending: bool
     page: int
 
 
 def read_query(
-    by: str = "", text: str = "", sort: str = "", direction: str = "", page: str = ""
+    by: str = "",
+    text: str = "",
+    since: str = "",
+    sort: str = "",
+    direction: str = "",
+    page: str = "",
 ) -> GroupQuery:
     """Return what the address of the list asks for."""
     return GroupQuery(
         by=by if by in SLUGS else DEFAULT,
         text=text.strip(),
+        since=since.strip(),
         sort=GroupSort(sort) if sort in list(GroupSort) else GroupSort.LAST,
         descending=direction != "asc",
         page=page_number(page),
     )
 
 
-def find_rows(rows: Sequence[GroupRow], query: GroupQuery) -> PagedList[GroupRow]:
-    """Return one page of the groups that hold the text in what is shown of them, in any case."""
+def find_rows(
+    rows: Sequence[GroupRow], query: GroupQuery, since: datetime | None = None
+) -> PagedList[GroupRow]:
+    """Return one page of the groups that hold the text in what is shown of them, in any case.
+
+    With `since` only those that have unresolved messages, and were first seen then or later.
+    """
     wanted = query.text.lower()
     found = [
         each
         for each in rows
         if any(wanted in text.lower() for text in (each.title, each.sample or "", *each.queues))
+        and (since is None or (each.count and each.first_seen and each.first_seen >= since))
     ]
     found.sort(key=_KEYS[query.sort], reverse=query.descending)
     return PagedList(
@@ -163,14 +198,23 @@ def find_rows(rows: Sequence[GroupRow], query: GroupQuery) -> PagedList[GroupRow
         values={
             "by": "" if query.by == DEFAULT else query.by,
             "text": query.text,
+            "since": query.since,
             "sort": "" if query.sort is GroupSort.LAST else query.sort.value,
             "direction": "" if query.descending else "asc",
         },
     )
 
 
-def list_rows(db: Database, found: Snapshot, classifier: str) -> Sequence[GroupRow]:
+NEW_FOR = timedelta(hours=24)
+"""How long a group is new, unless a reader says since when."""
+
+
+def list_rows(
+    db: Database, found: Snapshot, classifier: str, since: datetime | None = None
+) -> Sequence[GroupRow]:
     """Return the groups, newest failure first; behind them those that have only a retry to show.
+
+    Those that were first seen `since` then are new.
 
     Counts are those of the snapshot. Retries are looked up now: a click must show at once. Without
     the database they are those of a moment ago, which is better than no page.
@@ -181,6 +225,7 @@ def list_rows(db: Database, found: Snapshot, classifier: str) -> Sequence[GroupR
             group=FailureGroup(group_id=each.key, classifier=classifier, title=each.title),
             count=each.count,
             first=each.first,
+            first_seen=each.first_seen,
             last=each.last,
         )
         for each in lines.values()
@@ -192,13 +237,16 @@ def list_rows(db: Database, found: Snapshot, classifier: str) -> Sequence[GroupR
         waits = why_groups_wait(db, [each.group.group_id for each in groups])
         comments = find_comments(db, [each.group.group_id for each in groups])
     rows = []
+    since = since or found.at - NEW_FOR
     for each in groups:
         key, line = each.group.group_id, lines.get(each.group.group_id)
         row = GroupRow(
             group_id=key,
-            title=each.group.title,
+            title=title_words(each.group.title),
             live=f"{group_prefix(each.group.classifier)}{key}",
             count=each.count,
+            first_seen=each.first_seen,
+            is_new=each.first_seen is not None and each.first_seen >= since,
             operation=_operation(found, each),
             archive=None if each.archive is None else _archive_text(each.archive),
             waits=(why := waits.get(key)) and sentence(why),
@@ -214,11 +262,16 @@ def _with_counts(row: GroupRow, line: CountLine) -> GroupRow:
         count=line.count,
         dead=line.dead,
         scheduled=line.scheduled,
-        first=line.first,
         last=line.last,
         queues=line.queues,
-        sample=line.sample,
+        sample=None if _names_its_queue(line) else line.sample,
     )
+
+
+def _names_its_queue(line: CountLine) -> bool:
+    """Say whether title and sample both name the queue: beside it a third time is too much."""
+    queue = line.queues[0]
+    return queue in line.title and line.sample is not None and queue in line.sample
 
 
 router = APIRouter(prefix="/groups")
@@ -230,14 +283,16 @@ ListQuery = Annotated[GroupQuery, Depends(read_query)]
 def get_groups(request: Request, parts: Parts, query: ListQuery) -> Response:
     """List the groups of a classifier."""
     found, classifier = parts.counts.snapshot(), SLUGS[query.by]
+    since = read_time(query.since, "query.since")
     return show(
         request,
         "groups.html",
         current="/groups",
-        listing=find_rows(list_rows(parts.db, found, classifier), query),
+        listing=find_rows(list_rows(parts.db, found, classifier, since), query, since),
+        since=since,
         query=query,
         names=NAMES,
-        live_rows="" if query.text else group_prefix(classifier),
+        live_rows="" if query.text or query.since else group_prefix(classifier),
         counted_at=found.at,
     )
 
@@ -277,11 +332,24 @@ def retry(group_id: str, parts: Parts, form: SentForm) -> Response:
     return see_other(form.next(f"retry:{made.operation_id}", "/groups"))
 
 
+@router.get("/{group_id}/archive", dependencies=[IN_FULL])
+def ask_before_archive(
+    request: Request, group_id: str, parts: Parts, back: str = "/groups"
+) -> Response:
+    """Show what an archive of the group would set aside, and the form that asks for it."""
+    chosen = Selected(selection=Selection(group=group_id), words=_title(parts, group_id), fields={})
+    question = ask_before(
+        parts, Act.ARCHIVE, chosen, local(back, "/groups"), f"/groups/{group_id}/archive"
+    )
+    return show(request, "question.html", current="/groups", question=question)
+
+
 @router.post("/{group_id}/archive")
 def archive(group_id: str, parts: Parts, form: SentForm) -> Response:
-    """Archive the unresolved messages of the group."""
+    """Archive what the question counted of the group."""
     title = _title(parts, group_id)
-    request = form.archive(Act.ARCHIVE, Selection(group=group_id), f"archive of group {title}")
+    counted = form.counted(Act.ARCHIVE, Selection(group=group_id))
+    request = form.archive(Act.ARCHIVE, counted, f"archive of group {title}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", "/groups"))
 

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from retrier.domain.failed_imports import Doubtful, ImportRefusal, NotTaken, NotTried, Sent
 from retrier.domain.retry_operation import Plan, hash_words
 from retrier.domain.text import jsonable
+from retrier.domain.wire import packed_as
 from retrier.errors import BrokerUnavailable
 from retrier.imports import FailedImports, SendAnswer, WrongQueue
 from retrier.store.engine.database import Database
@@ -26,7 +27,7 @@ from retrier.store.imports import (
 )
 from retrier.store.message_history import find_former_import
 from retrier.store.message_lists import PageRequest
-from retrier.web.bodies import packed_as, show_body
+from retrier.web.bodies import show_body
 from retrier.web.forms import Form, SentForm, local
 from retrier.web.page import HEADERS, IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
@@ -356,7 +357,9 @@ def get_import(request: Request, import_id: str, parts: Parts) -> Response:
         headers=headers[:MOST_HEADERS],
         headers_left_out=max(0, len(headers) - MOST_HEADERS),
         properties=_pairs(found.fields),
-        body=show_body(found.body, found.listed.body_size, packed=packed_as(found.fields)),
+        body=show_body(
+            found.body, found.listed.body_size, packed=packed_as(found.fields, found.headers)
+        ),
         raw=show_body(found.raw, raw_size, "hex") if found.unreadable else None,
         only_confirms=send_of is not None and send_of.only_confirms,
     )

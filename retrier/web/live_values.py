@@ -5,16 +5,18 @@ from collections.abc import Iterator
 from fastapi import APIRouter, Request, Response
 from starlette.types import Send
 
+from retrier.domain.classifiers import CLASSIFIERS
 from retrier.http.live_answer import LiveAnswer
 from retrier.web.archives import archive_line
 from retrier.web.breakers import breaker_rows
 from retrier.web.counts import Snapshot, Trouble
 from retrier.web.groups import group_prefix
+from retrier.web.needs import needs
 from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.overview import headline, lead, tiles
 from retrier.web.parts import Parts
 from retrier.web.streams import message_link, row_key, stream_row, tell_held_in_all
-from retrier.web.wording import iso, number, sentence, visible
+from retrier.web.wording import iso, number, plural, sentence, visible
 
 MOST_GROUPS = 200
 """Groups of a classifier whose counts are sent; lists show no more."""
@@ -25,12 +27,14 @@ def live_values(found: Snapshot, trouble: Trouble | None) -> dict[str, str]:
     return {
         "headline": headline(found),
         "lead": lead(found),
+        "groups/counted": plural(len(found.groups.get(CLASSIFIERS[0], ())), "group"),
         "counted-at": iso(found.at),
         "trouble": "" if trouble is None else sentence(trouble.reason),
         "failures": str(found.up_to),
-        "events": str(found.last_event),
+        "events": " ".join(map(str, found.told)),
         "imports": str(found.others.imports),
         **{key: number(count) for key, count in found.waiting.items()},
+        **dict(_of_needs(found)),
         **dict(_of_tiles(found)),
         **dict(_of_groups(found)),
         **dict(_of_operations(found)),
@@ -47,6 +51,12 @@ def _of_tiles(found: Snapshot) -> Iterator[tuple[str, str]]:
     for tile in tiles(found):
         yield f"tile/{tile.key}", tile.value
         yield f"tile/{tile.key}/note", tile.note
+
+
+def _of_needs(found: Snapshot) -> Iterator[tuple[str, str]]:
+    for need in needs(found):
+        yield f"{need.live}/count", number(need.count)
+        yield f"{need.live}/words", need.words
 
 
 def _of_groups(found: Snapshot) -> Iterator[tuple[str, str]]:
@@ -123,6 +133,7 @@ def _of_operation(line: OperationLine) -> Iterator[tuple[str, str]]:
     yield f"{key}/total", str(line.total)
     yield f"{key}/state", line.state
     yield f"{key}/text", line.text
+    yield f"{key}/paused", "1" if line.is_paused else ""
 
 
 router = APIRouter(prefix="/events")

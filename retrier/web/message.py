@@ -24,6 +24,7 @@ from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.wait_reasons import Holding
+from retrier.domain.wire import packed_as
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 from retrier.store.attempts import ShownAttempt
 from retrier.store.imports import find_send
@@ -44,7 +45,6 @@ from retrier.web.bodies import (
     SHOWN,
     BodyKind,
     bytes_after,
-    packed_as,
     show_body,
     show_bytes,
 )
@@ -226,6 +226,7 @@ class ShownHistoryLine:
     who: str | None
     why: str | None
     operation_id: str | None
+    failed_at: datetime | None
     tone: str
 
 
@@ -238,6 +239,7 @@ def _history_line(line: HistoryLine) -> ShownHistoryLine:
         who=logged.who if logged else request.requested_by if request else None,
         why=request.why if request else None,
         operation_id=line.operation_id,
+        failed_at=line.failed_earlier,
         tone="bad" if kind in _BAD_LINES else "good" if kind in _GOOD_LINES else "",
     )
 
@@ -397,7 +399,9 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
         page="history",
     )
     beginning = find_beginning(parts.db, unique_id, SHOWN)
-    body = show_body(beginning, found.body_size, query.body, packed_as(found.properties))
+    body = show_body(
+        beginning, found.body_size, query.body, packed_as(found.properties, found.headers)
+    )
     goes_on = body.kind is BodyKind.BYTES and not body.is_unpacked
     reasons, place = find_waits(parts.db, unique_id), find_place(parts.db, unique_id)
     compared = _compared(found, query.compare)

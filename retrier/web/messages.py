@@ -37,7 +37,7 @@ from retrier.web.forms import QuestionForm, SentForm, local
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import show_preview
+from retrier.web.previews import ask_before, show_preview
 from retrier.web.wording import ACTS, DISPOSITIONS, STATUSES, plural
 
 DEFAULT_SORT = Sort.TIME_OF_FAILURE
@@ -220,7 +220,7 @@ def ask_about_selected(
                 fields=selected.fields,
             )
         case "archive" | "unarchive" | "resolve":
-            question = _question(parts, Act(chosen.act), selected, back)
+            question = ask_before(parts, Act(chosen.act), selected, back)
         case "again":
             question = _ask_again(parts, selected, back)
         case _:
@@ -262,23 +262,6 @@ def act_on_selected(act: Act, parts: Parts, form: SentForm) -> Response:
     return see_other(form.next(f"archive:{done.operation_id}", "/messages"))
 
 
-def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> QuestionForm:
-    planned = plan_act(parts.db, act, selected.selection, time_before(parts.db, timedelta(0)))
-    count = planned.preview.total
-    name = f"{ACTS[act]} {plural(count, 'message')}" if count else ""
-    return QuestionForm(
-        title=f"{name}?" if name else "Nothing would be changed",
-        what=selected.words,
-        post_to=f"/messages/{act}",
-        back=back,
-        button=name,
-        text=_WHAT[act] if name else "",
-        left_out=planned.preview.skipped_because,
-        notes=() if selected.selection.ids is not None else (_LATER,),
-        fields={**selected.fields, "plan": planned.plan.token},
-    )
-
-
 def _ask_again(parts: PageParts, selected: Selected, back: str) -> QuestionForm:
     chosen, at = selected.selection, time_before(parts.db, timedelta(0))
     planned = plan_act(parts.db, Act.RELEASE, chosen, at)
@@ -294,14 +277,6 @@ def _ask_again(parts: PageParts, selected: Selected, back: str) -> QuestionForm:
         fields={**selected.fields, "plan": planned.plan.token},
     )
 
-
-_WHAT = {
-    Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone "
-    "until they are deleted, `retention.archived` after this: 10 days by default.",
-    Act.UNARCHIVE: "They are unresolved again.",
-    Act.RESOLVE: "They count as dealt with, and are never retried. It cannot be undone.",
-}
-_LATER = "What fails from now on is left as it is."
 
 UNFIT = "{} is no act for the messages that this list shows. Choose another status."
 

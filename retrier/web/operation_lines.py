@@ -5,7 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from retrier.domain.outcomes import OUTCOME_WORDS
-from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryOperationState
+from retrier.domain.retry_operation import (
+    HIGHEST_RATE,
+    CanaryState,
+    RetryOperation,
+    RetryOperationState,
+    name_skipped,
+)
 from retrier.domain.schedule import Schedule
 from retrier.domain.wait_reasons import CLEAR, Obstacles, estimate_end, why_it_waits
 from retrier.web.wording import ago, capital, duration, number, plural, sentence
@@ -30,6 +36,9 @@ class OperationLine:
     created_at: datetime
     is_over: bool
     is_standing: bool = False
+    is_paused: bool = False
+    limit: int | None = None
+    came_back: int = 0
 
 
 def operation_line(
@@ -53,11 +62,14 @@ def operation_line(
         tone=_tone(shown, waits),
         done=shown.total - shown.remaining,
         total=shown.total,
-        text=_text(shown, at, schedule, obstacles),
+        text=_text(shown, at, schedule, obstacles, goes=waits is None),
         waits=None if waits is None else sentence(waits),
         created_at=shown.created_at,
         is_over=shown.state in _OVER,
         is_standing=shown.is_standing,
+        is_paused=shown.state is RetryOperationState.PAUSED and not shown.cancel_asked,
+        limit=shown.limit,
+        came_back=shown.outcomes.came_back,
     )
 
 
@@ -93,12 +105,19 @@ def _tone(shown: RetryOperation, waits: str | None) -> str:
 
 
 def _text(
-    shown: RetryOperation, at: datetime, schedule: Schedule | None, obstacles: Obstacles
+    shown: RetryOperation,
+    at: datetime,
+    schedule: Schedule | None,
+    obstacles: Obstacles,
+    *,
+    goes: bool,
 ) -> str:
     if shown.is_standing:
         return " · ".join(_words_standing(shown, at, schedule))
     over = shown.state in _OVER
-    return " · ".join(_words_ended(shown) if over else _words_going(shown, at, obstacles))
+    return " · ".join(
+        _words_ended(shown) if over else _words_going(shown, at, obstacles, goes=goes)
+    )
 
 
 def _words_standing(
@@ -114,14 +133,19 @@ def _words_standing(
     yield f"{number(shown.forwarded)} sent so far"
 
 
-def _words_going(shown: RetryOperation, at: datetime, obstacles: Obstacles) -> Iterator[str]:
+def _words_going(
+    shown: RetryOperation, at: datetime, obstacles: Obstacles, *, goes: bool
+) -> Iterator[str]:
     done = shown.total - shown.remaining
     yield f"{number(done)} of {number(shown.total)}"
-    is_moving = shown.state is RetryOperationState.FORWARDING and not shown.passed_over
+    # What stands still has no speed: it would only sink.
+    is_moving = goes and shown.state is RetryOperationState.FORWARDING
     if is_moving and shown.started_at is not None and done and at > shown.started_at:
         seconds = (at - shown.started_at).total_seconds()
         limit = "" if shown.rate is None else f", {number(shown.rate)} at most"
-        yield f"{number(max(1, round(done / seconds)))} a second{limit}"
+        # In the first seconds the parts of a second count for too much.
+        speed = min(max(1, round(done / seconds)), shown.rate or HIGHEST_RATE)
+        yield f"{number(speed)} a second{limit}"
     end = estimate_end(shown, at, obstacles)
     if end is not None:
         yield f"about {duration(end - at)} left"
@@ -132,6 +156,6 @@ def _words_ended(shown: RetryOperation) -> Iterator[str]:
     for outcome, count in shown.outcomes_shown.items():
         yield f"{number(count)} {OUTCOME_WORDS[outcome]}"
     if shown.skipped:
-        yield f"{number(shown.skipped)} skipped"
+        yield f"{number(shown.skipped)} {name_skipped(shown.state)}"
     if shown.failed:
         yield f"{number(shown.failed)} could not be sent"

@@ -21,6 +21,7 @@ from retrier.domain.retry_operation import (
     RetryType,
     SetRate,
     SteeringRefusal,
+    name_skipped,
     refuse,
 )
 from retrier.domain.selection import chosen_parts
@@ -58,7 +59,7 @@ STAGES = {
 
 def _pages_about(why: str, known: Snapshot) -> Mapping[str, str]:
     """Return the pages of breakers and streams if a reason to wait is about such a thing."""
-    names = (f"`{each.key.name}`" for each in known.breakers.waiting)
+    names = (f"“{each.key.name}”" for each in known.breakers.waiting)
     found = {"Breakers": "/breakers"} if any(name in why for name in names) else {}
     return found | ({"Streams": "/streams?held=1"} if tells_held(why) else {})
 
@@ -120,7 +121,9 @@ def _progress(details: OperationDetails) -> Iterator[Fact]:
         name = OUTCOME_WORDS[outcome]
         link = outcome_link(shown, outcome) if count else None
         yield Fact(name=capital(name), value=number(count), live=f"{live}/{outcome}", link=link)
-    yield Fact(name="Skipped", value=number(shown.skipped), live=f"{live}/skipped")
+    yield Fact(
+        name=capital(name_skipped(shown.state)), value=number(shown.skipped), live=f"{live}/skipped"
+    )
     yield Fact(name="Could not be sent", value=number(shown.failed), live=f"{live}/failed")
     yield Fact(name="Remaining", value=number(shown.remaining), live=f"{live}/remaining")
     yield Fact(name="Batches", value=number(shown.batches))
@@ -249,7 +252,9 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
     if found is None:
         return _find_elsewhere(parts, operation_id)
     shown, key = found.operation, found.operation.operation_id
-    events = list_newest_events(parts.db, _EVENTS, EventFilter(operation_id=key))
+    events = list_newest_events(
+        parts.db, _EVENTS, EventFilter(operation_id=key, with_routine=False)
+    )
     batch, known = _batch(parts, found), parts.counts.snapshot()
     line = operation_line(shown, found.at, found.schedule, found.obstacles)
     waits = line.waits or (found.batch_reason and sentence(found.batch_reason))

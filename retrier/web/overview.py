@@ -1,4 +1,4 @@
-"""The overview: what is the matter, what is being done about it, and what waits."""
+"""The overview: what is the matter, what is being done about it, and a plot of what happened."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,25 @@ from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
 from retrier.domain.processor_work import WaitingFor, find_work
 from retrier.domain.wait_reasons import estimate_end
-from retrier.web.counts import Minute, Snapshot, Trouble
+from retrier.store.event_log import Mark
+from retrier.web.counts import Snapshot, Trouble
 from retrier.web.groups import group_prefix, list_rows
+from retrier.web.needs import needs
 from retrier.web.operation_lines import operation_line
 from retrier.web.page import show
 from retrier.web.parts import Parts
+from retrier.web.series import Slot
 from retrier.web.streams import tell_held_in_all
-from retrier.web.wording import ago, duration, in_words, listed, number, plural, sentence, share
+from retrier.web.wording import (
+    ago,
+    duration,
+    in_words,
+    listed,
+    number,
+    plural,
+    sentence,
+    title_words,
+)
 
 _MOST_IN_TITLE = 100
 
@@ -28,7 +40,7 @@ def headline(found: Snapshot) -> str:
         return "Nothing is unresolved"
     failed = "1 message is unresolved" if count == 1 else f"{number(count)} messages are unresolved"
     if len(groups) == 1:
-        return f"{failed}: {groups[0].title[:_MOST_IN_TITLE]}"
+        return f"{failed}: {title_words(groups[0].title)[:_MOST_IN_TITLE]}"
     return f"{failed}, in {in_words(len(groups))} groups"
 
 
@@ -120,7 +132,8 @@ def _resolved(found: Snapshot) -> Tile:
     by = found.others.resolved_lately
     count = sum(by.values())
     confirmed = by.get(Resolution.CONFIRMED, 0)
-    note = f"{share(confirmed, count)} confirmed" if count else "in the last 24 hours"
+    # No share: what came back after its retry is not among those that are resolved.
+    note = f"{number(confirmed)} of them confirmed" if count else "in the last 24 hours"
     return Tile(key="resolved", name="Resolved in 24 hours", value=number(count), note=note)
 
 
@@ -134,59 +147,142 @@ def _dead(found: Snapshot) -> Tile:
     return Tile(key="archived", name="Archived", value=number(archived), note="set aside")
 
 
-SLOTS = 60
 HEIGHT = 72
 _SLOT = 12
 _BAR = 3
 _LEAST = 2
 
-SPANS: Mapping[str, tuple[str, timedelta]] = {
-    "hour": ("The last hour", timedelta(minutes=1)),
-    "day": ("The last 24 hours", timedelta(minutes=24)),
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A time that can be plotted: `count` slots of the length `slot`."""
+
+    title: str
+    short: str
+    slot: timedelta
+    count: int
+    each: str
+    begin: str
+
+    @property
+    def is_by_hours(self) -> bool:
+        """Whether whole hours are enough for it."""
+        return self.slot >= timedelta(hours=1)
+
+
+_MINUTE, _HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+SPANS: Mapping[str, Span] = {
+    "hour": Span(
+        title="The last hour",
+        short="1 hour",
+        slot=_MINUTE,
+        count=60,
+        each="a minute",
+        begin="an hour ago",
+    ),
+    "6h": Span(
+        title="The last 6 hours",
+        short="6 hours",
+        slot=6 * _MINUTE,
+        count=60,
+        each="in 6 minutes",
+        begin="6 hours ago",
+    ),
+    "day": Span(
+        title="The last 24 hours",
+        short="24 hours",
+        slot=24 * _MINUTE,
+        count=60,
+        each="in 24 minutes",
+        begin="24 hours ago",
+    ),
+    "week": Span(
+        title="The last 7 days",
+        short="7 days",
+        slot=3 * _HOUR,
+        count=56,
+        each="in 3 hours",
+        begin="7 days ago",
+    ),
+    "month": Span(
+        title="The last 30 days",
+        short="30 days",
+        slot=12 * _HOUR,
+        count=60,
+        each="in 12 hours",
+        begin="30 days ago",
+    ),
 }
-"""What can be plotted, and how much time a slot is."""
+"""What can be plotted, by its name in addresses; the first one unless another is asked for."""
 
 _KINDS = ("failed", "sent", "confirmed")
+_TONES: Mapping[str, str] = {
+    "breaker_opened": "bad",
+    "canary_failed": "bad",
+    "breaker_closed": "good",
+    "operation_resumed": "good",
+}
+MOST_LISTED = 50
+"""Marks that the table lists, the newest ones; the plot shows all."""
 
 
-def plot(minutes: Sequence[Minute], now: datetime, span: str) -> dict[str, object]:
-    """Return what the plot of a span that ends now shows: bars, their scale, and it in words.
+def plot(found: Snapshot, named: str) -> dict[str, object]:
+    """Return what the plot of a span that ends now shows: bars, their scale, marks, and it in words.
 
-    A bar has its kind, which is its class, and where it stands: x, y and height.
+    A bar has its kind, which is its class, and where it stands: x, y and height. A mark has its
+    tone and its x.
     """
-    title, slot = SPANS[span]
-    begins = now - SLOTS * slot
-    slots = _slots(minutes, begins, slot)
+    name = named if named in SPANS else next(iter(SPANS))
+    span = SPANS[name]
+    begins = _begin(found.at, span)
+    known = (*found.hours, *found.minutes) if span.is_by_hours else found.minutes
+    slots = _slots(known, begins, span)
+    marks = [each for each in found.marks if each.at >= begins]
     most = max((max(each.failed, each.sent, each.confirmed) for each in slots), default=0)
     return {
-        "title": title,
-        "span": span,
-        "width": SLOTS * _SLOT,
+        "title": span.title,
+        "span": name,
+        "spans": SPANS,
+        "each": span.each,
+        "begin": span.begin,
+        "form": "full" if span.is_by_hours else "clock",
+        "width": span.count * _SLOT,
         "height": HEIGHT,
-        "bars": list(_bars(slots, begins, slot, most)),
+        "bars": list(_bars(slots, begins, span.slot, most)),
         "most": most,
-        "words": _words(title, slots),
+        "words": _words(span.title, slots, marks),
         "slots": slots,
+        "marks": [
+            (_TONES.get(each.kind, ""), round((each.at - begins) / span.slot * _SLOT))
+            for each in marks
+        ],
+        "listed": marks[::-1][:MOST_LISTED],
+        "unlisted": max(0, len(marks) - MOST_LISTED),
     }
 
 
-def _slots(minutes: Sequence[Minute], begins: datetime, slot: timedelta) -> Sequence[Minute]:
-    found: dict[int, Minute] = {}
-    for each in minutes:
-        place = int((each.at - begins) / slot)
-        if each.at >= begins - slot and 0 <= place < SLOTS:
-            before = found.get(place, Minute(at=begins + place * slot))
-            found[place] = Minute(
-                at=before.at,
-                failed=before.failed + each.failed,
-                sent=before.sent + each.sent,
-                confirmed=before.confirmed + each.confirmed,
-            )
+def _begin(now: datetime, span: Span) -> datetime:
+    """Return when the first slot begins; slots of hours begin with an hour."""
+    if not span.is_by_hours:
+        return now - span.count * span.slot
+    return now.replace(minute=0, second=0, microsecond=0) + _HOUR - span.count * span.slot
+
+
+def _slots(known: Sequence[Slot], begins: datetime, span: Span) -> Sequence[Slot]:
+    # The minute in which the first slot begins counts as a whole.
+    first = begins if span.is_by_hours else begins - _MINUTE
+    found: dict[int, Slot] = {}
+    for each in known:
+        place = int((each.at - begins) / span.slot)
+        if each.at >= first and 0 <= place < span.count:
+            before = found.get(place, Slot(at=begins + place * span.slot))
+            found[place] = before.plus(each.failed, each.sent, each.confirmed)
     return [found[place] for place in sorted(found)]
 
 
 def _bars(
-    slots: Sequence[Minute], begins: datetime, slot: timedelta, most: int
+    slots: Sequence[Slot], begins: datetime, slot: timedelta, most: int
 ) -> Iterator[tuple[str, int, int, int]]:
     for each in slots:
         left = round((each.at - begins) / slot) * _SLOT
@@ -197,41 +293,28 @@ def _bars(
                 yield kind, left + 1 + place * _BAR, HEIGHT - height, height
 
 
-def _words(title: str, slots: Sequence[Minute]) -> str:
+def _words(title: str, slots: Sequence[Slot], marks: Sequence[Mark]) -> str:
     failed, sent, confirmed = (sum(getattr(each, kind) for each in slots) for kind in _KINDS)
     counts = (
         f"{plural(failed, 'failure')}, {plural(sent, 'retry sent', 'retries sent')}, "
         f"{plural(confirmed, 'confirmation')}"
     )
-    return f"{title}: {counts}"
+    done = f"; {plural(len(marks), 'mark')} of what was done" if marks else ""
+    return f"{title}: {counts}{done}"
 
 
 MOST_GROUPS = 10
 MOST_QUEUES = 10
-MOST_BREAKERS = 3
 
 
 def _notes(found: Snapshot, trouble: Trouble | None) -> Iterator[tuple[str, ...]]:
-    """Yield what a person should know: its text, its tone, and where more is shown, by name."""
+    """Yield what is wrong with the service itself: its text, and its tone."""
     if trouble is not None:
         yield f"The counts are old. {sentence(trouble.reason)}", "bad"
     is_held = found.work.processor is not None and found.work.processor.is_held
     work = find_work(found.work.queue, is_held=is_held)
     if work.waits_for in (WaitingFor.PROCESSOR, WaitingFor.BROKER) and work.why is not None:
         yield f"Retries wait: {sentence(work.why)}", "bad"
-    # A breaker each, and all streams together.
-    waiting = found.breakers.waiting
-    for why in list(waiting.values())[:MOST_BREAKERS]:
-        yield sentence(why), "wait", "/breakers", "Breakers"
-    if len(waiting) > MOST_BREAKERS:
-        more = plural(len(waiting) - MOST_BREAKERS, "more breaker")
-        yield f"Messages wait for {more}.", "wait", "/breakers", "Breakers"
-    if found.held.messages:
-        yield tell_held_in_all(found.held), "wait", "/streams?held=1", "Streams"
-    if found.others.imports:
-        count = plural(found.others.imports, "message")
-        text = f"{count} could not be read: failed imports wait for a person."
-        yield text, "wait", "/imports", "Failed imports"
 
 
 router = APIRouter()
@@ -249,6 +332,7 @@ def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
         headline=headline(found),
         lead=lead(found),
         unresolved=found.unresolved,
+        needs=needs(found),
         tiles=tiles(found),
         notes=_notes(found, parts.counts.trouble),
         operations=[
@@ -256,9 +340,10 @@ def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
             for each in queue.operations
             if each.remaining or not each.is_standing
         ],
-        plot=plot(found.minutes, found.at, span if span in SPANS else next(iter(SPANS))),
+        plot=plot(found, span),
         groups=groups[:MOST_GROUPS],
         groups_in_all=len(groups),
+        groups_counted=plural(len(found.groups.get(by, ())), "group"),
         live_rows=group_prefix(by),
         queues=sorted(found.queues, key=lambda each: -each.count)[:MOST_QUEUES],
         counted_at=found.at,

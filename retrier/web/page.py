@@ -80,6 +80,8 @@ SENTENCES = {
     "released": "Released: it may be retried before the earlier messages of its stream.",
     "recovery-ended": "The recovery is over: what was sent long ago may be presumed to have succeeded.",
     "redirect-deleted": "The redirect is deleted.",
+    "view-deleted": "The view is deleted.",
+    "view-saved": "The view is saved: it is under Views, for everybody.",
     "redirect-set": "The redirect is set. It holds for every retry that is sent from now on.",
 }
 """What is said about acts that have no operation. Never text of the address: anybody may write one."""
@@ -108,16 +110,20 @@ def _of_archive(db: Database, operation_id: str) -> Flash | None:
         undo=undo,
         tone="good" if found.done or open_still else "wait",
         link=f"/archive_operations/{found.operation_id}" if open_still else None,
+        live=f"archive/{found.operation_id}/text" if open_still else None,
     )
 
 
 def _archive_text(found: ArchiveOperation) -> str:
     words = wording.DONE[found.act]
     if found.state is not ArchiveOperationState.COMPLETED:
-        return f"{number(found.done)} of {plural(found.total, 'message')} {words} so far."
+        are = "is" if found.total == 1 else "are"
+        return f"{plural(found.total, 'message')} {are} being {words}."
     if not found.skipped_because:
         return f"{plural(found.done, 'message')} {words}."
-    why = "; ".join(f"{number(n)}: {reason}" for reason, n in found.skipped_because.items())
+    why = "; ".join(
+        f"{number(n)}: {wording.plainly(reason)}" for reason, n in found.skipped_because.items()
+    )
     return f"{plural(found.done, 'message')} {words}. Left as they were, {why}."
 
 
@@ -188,7 +194,7 @@ def environment() -> Environment:
     )
     names = (
         *("number", "plural", "noun", "duration", "iso", "utc", "clock", "ago", "size", "listed"),
-        *("capital", "sentence", "visible", "first_line", "event_tone"),
+        *("capital", "sentence", "plainly", "visible", "first_line", "event_tone"),
     )
     made.filters.update({name: getattr(wording, name) for name in names})
     made.globals.update(static_url=static_url, next_words=wording.next_words)
@@ -203,6 +209,7 @@ _BOUNDS = {
     "back": _ADDRESS,
     "next": _ADDRESS,
     "kind": 8 * COLUMN_BYTES,
+    "query": 8 * COLUMN_BYTES,
     "breaker": 2 * COLUMN_BYTES,
 }
 """Bytes of what is longer than a text of a message: addresses, kinds, and a name with its kind."""

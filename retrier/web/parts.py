@@ -42,7 +42,7 @@ MENUS = (
         live="nav/waiting",
         links=(
             NavigationLink(path="/pending", name="Pending", live="nav/pending"),
-            NavigationLink(path="/imports", name="Imports", live="nav/imports"),
+            NavigationLink(path="/imports", name="Failed imports", live="nav/imports"),
             NavigationLink(path="/breakers", name="Breakers", live="nav/breakers"),
             NavigationLink(path="/streams", name="Streams", live="nav/streams"),
         ),
@@ -52,12 +52,13 @@ MENUS = (
         links=(
             NavigationLink(path="/archived", name="Archived"),
             NavigationLink(path="/history", name="History"),
-            NavigationLink(path="/events", name="Events"),
+            NavigationLink(path="/events", name="Event log"),
         ),
     ),
     NavigationMenu(
         name="Service",
         links=(
+            NavigationLink(path="/views", name="Views"),
             NavigationLink(path="/redirects", name="Redirects"),
             NavigationLink(path="/policies", name="Policies"),
             NavigationLink(path="/processor", name="Processor"),

@@ -1,17 +1,23 @@
 """What a person sees before a retry of many, or of everything that is unresolved."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import RetryRequest, type_of
 from retrier.domain.selection import Selection
 from retrier.http.parts import warnings_of
+from retrier.store.archive_lists import plan_act
+from retrier.store.pending import time_before
 from retrier.store.previews import By, plan_of, preview
 from retrier.store.selections import take_cut_off
-from retrier.web.forms import SentForm
+from retrier.web.filters import Selected
+from retrier.web.forms import QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.parts import PageParts, Parts
+from retrier.web.wording import ACTS, plural
 
 
 def show_preview(
@@ -36,7 +42,7 @@ def show_preview(
     )
     found = preview(parts.db, previewed, take_cut_off(parts.db), parts.codec)
     lines = found.lines(By.DESTINATION)
-    sight = parts.look_at([each.key for each in lines])
+    sight = parts.look_at(found.destinations)
     return show(
         request,
         "retry.html",
@@ -53,6 +59,35 @@ def show_preview(
         warnings=[text for _, text in warnings_of(found, sight)],
         fields=fields or {},
         asks_where=asks_where,
+    )
+
+
+_WHAT = {
+    Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone "
+    "until they are deleted: 10 days after this, unless the settings say otherwise.",
+    Act.UNARCHIVE: "They are unresolved again.",
+    Act.RESOLVE: "They count as dealt with, and are never retried. It cannot be undone.",
+}
+_LATER = "What fails from now on is left as it is."
+
+
+def ask_before(
+    parts: PageParts, act: Act, selected: Selected, back: str, post_to: str = ""
+) -> QuestionForm:
+    """Return the question before an act; its plan bounds the act to what was counted here."""
+    planned = plan_act(parts.db, act, selected.selection, time_before(parts.db, timedelta(0)))
+    count = planned.preview.total
+    name = f"{ACTS[act]} {plural(count, 'message')}" if count else ""
+    return QuestionForm(
+        title=f"{name}?" if name else "Nothing would be changed",
+        what=selected.words,
+        post_to=post_to or f"/messages/{act}",
+        back=back,
+        button=name,
+        text=_WHAT[act] if name else "",
+        left_out=planned.preview.skipped_because,
+        notes=() if selected.selection.ids is not None else (_LATER,),
+        fields={**selected.fields, "plan": planned.plan.token},
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from retrier.domain.archive_operation import Act
+from retrier.domain.classifiers import WITHOUT_TRACE
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 
 _WORDS = [
@@ -159,13 +160,6 @@ def event_tone(kind: str) -> str:
     return "bad" if kind in _BAD_EVENTS else "wait" if kind in _EVENTS_TO_NOTE else ""
 
 
-def share(part: int, whole: int) -> str:
-    """Return a part in percent: `99.1 %`; never 100 % of what is not whole."""
-    if whole in {0, part}:
-        return "100 %"
-    return f"{min(part / whole * 100, 99.9):.1f} %"
-
-
 def listed(names: Sequence[str], most: int = 2) -> str:
     """Return names in one phrase: `orders, payments and 3 more`."""
     shown, more = list(names[:most]), len(names) - most
@@ -181,7 +175,28 @@ def capital(text: str) -> str:
 
 def sentence(text: str) -> str:
     """Return a reason as a whole sentence: with a capital, and with a full stop."""
-    return capital(text) if text.endswith((".", "!", "?")) else f"{capital(text)}."
+    said = plainly(text)
+    return capital(said) if said.endswith((".", "!", "?")) else f"{capital(said)}."
+
+
+def title_words(title: str) -> str:
+    """Return the title of a group as a page says it: what its failures say stands below it."""
+    return title.removesuffix(WITHOUT_TRACE)
+
+
+_ON_THE_PAGE = {
+    "`retrier pending retry` or `retrier pending resolve`": "see Pending",
+    "`retrier retry` sends back what is unresolved": "only a dead message is revived",
+}
+"""What a reason says of commands, for a person in a browser."""
+_QUOTED = re.compile(r"`([^`]*)`")
+
+
+def plainly(text: str) -> str:
+    """Return a reason as a page says it: with pages for commands, and names in quotes."""
+    for command, words in _ON_THE_PAGE.items():
+        text = text.replace(command, words)
+    return _QUOTED.sub(r"“\1”", text)
 
 
 def first_line(text: str) -> str:

@@ -19,6 +19,7 @@ from retrier.errors import (
     DatabaseRefused,
     DatabaseUnavailable,
     DataRefused,
+    TablesMissing,
 )
 from retrier.store.engine.database import ConcurrentChange, Database, DatabaseOptions
 from retrier.store.engine.sessions import make_session_settings
@@ -260,7 +261,7 @@ class TestADatabaseThatCannotBeReached:
     def test_is_told_if_it_has_no_tables_on_sqlite(self, tmp_path, verb):
         with (
             opened(sqlite_url(tmp_path)) as db,
-            pytest.raises(DatabaseUnavailable, match="no such table"),
+            pytest.raises(TablesMissing, match="has not all tables of Retrier yet"),
         ):
             getattr(db, verb)(count_rows)
 
@@ -268,7 +269,7 @@ class TestADatabaseThatCannotBeReached:
     def test_is_told_if_it_has_no_tables_on_postgres(self, no_tables, verb):
         with (
             opened(no_tables) as db,
-            pytest.raises(DatabaseUnavailable, match='"counters" does not exist'),
+            pytest.raises(TablesMissing, match="has not all tables of Retrier yet"),
         ):
             getattr(db, verb)(count_rows)
 

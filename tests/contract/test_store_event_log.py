@@ -1,12 +1,22 @@
 """The event log: any text goes in, and what is old goes out."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import event, update
 
 from retrier.clock import SystemClock
-from retrier.store.event_log import Entry, append
+from retrier.domain.text import ids_beginning
+from retrier.store.event_log import (
+    Entry,
+    EventFilter,
+    append,
+    find_subjects,
+    list_events,
+    list_newest_events,
+    list_newest_told,
+)
+from retrier.store.message_lists import PageRequest
 from retrier.store.schema import event_log
 from retrier.store.upkeep import sweep_events
 from tests.contract.store_rows import rows
@@ -107,3 +117,50 @@ class TestASweep:
 
     def test_of_nothing_is_nothing(self, database):
         assert sweep_events(database, older_than=DAY) == 0
+
+
+FILTERS = [
+    EventFilter(with_routine=False),
+    EventFilter(with_routine=False, kinds=frozenset({"batch_staged"})),
+    EventFilter(by_people=True),
+    EventFilter(who="ada"),
+    EventFilter(who="ad"),
+    EventFilter(since=datetime(2020, 1, 1, tzinfo=UTC)),
+    EventFilter(until=datetime(2020, 1, 1, tzinfo=UTC)),
+]
+
+
+@pytest.mark.parametrize("wanted", FILTERS, ids=str)
+def test_the_database_finds_what_the_filter_accepts(database, wanted):
+    log(
+        database,
+        an_event(kind="retry_asked", who="ada (127.0.0.1)"),
+        an_event(kind="batch_staged"),
+        an_event(kind="operation_completed"),
+        an_event(kind="retention_swept", who="retention"),
+        an_event(kind="retry_asked", who="policies"),
+    )
+    everything = list_newest_events(database, 10)
+
+    found = list_newest_events(database, 10, wanted)
+
+    assert found == tuple(filter(wanted.accepts, everything))
+    assert list_events(database, PageRequest(number=1, size=10), wanted).total == len(found)
+
+
+def test_the_ends_of_ids_that_begin_alike_are_found(database):
+    other = f"{OPERATION[:-1]}2"
+    log(database, an_event(operation_id=OPERATION), an_event(operation_id=other), an_event())
+
+    found = find_subjects(database, ids_beginning("0de7a710"), messages=False)
+
+    assert (found.first, found.last) == (OPERATION, other)
+    assert find_subjects(database, ids_beginning("0de7a711"), messages=False) is None
+
+
+def test_the_newest_that_are_not_routine_are_found_among_the_last_ids(database):
+    log(database, an_event(kind="retry_asked"))
+    log(database, *[an_event(kind="batch_staged") for _ in range(10)])
+
+    assert len(list_newest_told(database, 5, look_back=11)) == 1
+    assert list_newest_told(database, 5, look_back=5) == ()

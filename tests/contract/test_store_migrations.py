@@ -199,6 +199,7 @@ def outcomes_after_2002(retry: Retry, *, deleted: bool = False) -> OutcomeCounts
     """Take 2002 back, with or without what is kept of ended retries, and upgrade again."""
     db = retry.bench.db
     with db.engine.begin() as conn:
+        conn.execute(text("DROP TABLE saved_views"))
         conn.execute(text("DROP TABLE retry_operation_outcomes"))
         conn.execute(text("DROP INDEX ix_ended_retries_operation"))
         if deleted:

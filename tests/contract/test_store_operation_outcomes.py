@@ -1,10 +1,13 @@
 """What became of an operation's retries, counted as it arrives."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 
 import pytest
 from sqlalchemy import delete, select, update
 
+from retrier.domain.failed_message import Failure
 from retrier.domain.outcomes import OutcomeCounts, RetryOutcome
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.selection import Selection
@@ -12,14 +15,18 @@ from retrier.store.engine.database import Database
 from retrier.store.message_lists import Order, PageRequest, list_messages
 from retrier.store.operation_lists import find_operation
 from retrier.store.pending import presume
+from retrier.store.recording import record_received
 from retrier.store.schema import ended_retries, retry_operation_outcomes, retry_operations
 from retrier.store.verification import verify_store
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, Retry, bring_to
+from tests.contract.store_rows import again
 from tests.contract.test_store_ended_retries import ENDS, UNSENT
 from tests.support.bench import QUEUE, Bench
+from tests.support.databases import open_database
 from tests.support.factories import FAILED_AT, failure
 from tests.support.understood import CODEC
 
+DEADLINE = 30.0
 NOTHING = OutcomeCounts()
 OF_END = {
     "failed": OutcomeCounts(came_back=1),
@@ -101,6 +108,42 @@ def test_a_second_copy_that_comes_back_as_well_counts_once(bench: Bench) -> None
         retry.fail(retry_id=retry.retry_id, time_of_failure=late)
 
     assert operation_of(retry).outcomes == OutcomeCounts(came_back=1)
+
+
+@pytest.mark.parametrize("end", ["waited for", "presumed"])
+@pytest.mark.parametrize("minutes", [(5, 5), (5, 6)], ids=["one failure", "two copies that failed"])
+def test_what_two_ingesting_processes_store_at_once_came_back_once(
+    bench: Bench, minutes: tuple[int, int], end: str
+) -> None:
+    retry = bring_to(bench, SENT)
+    if end == "presumed":
+        ENDS["presumed"](retry)
+    late = [
+        again(
+            retry.first,
+            queue=QUEUE,
+            stamped_id=retry.key,
+            retry_id=retry.retry_id,
+            time_of_failure=FAILED_AT + timedelta(minutes=each),
+        )
+        for each in minutes
+    ]
+    url = bench.db.engine.url.render_as_string(hide_password=False)
+    ready = Barrier(len(late), timeout=DEADLINE)
+
+    def ingest(name: str, failed: Failure) -> None:
+        """Store it as another process does: with a database of its own."""
+        db = open_database(url)
+        ready.wait()
+        record_received(db, [failed], instance=name)
+        db.dispose()
+
+    with ThreadPoolExecutor(len(late)) as pool:
+        list(pool.map(ingest, ("one", "other"), late))
+
+    assert operation_of(retry).outcomes == OutcomeCounts(came_back=1)
+    assert operation_of(retry).waiting == 0
+    assert broken_rules(bench) == []
 
 
 def test_one_that_was_confirmed_stays_so_if_its_second_copy_fails(bench: Bench) -> None:

@@ -56,6 +56,16 @@ READS = [
     "/api/errors?disposition=lost",
     "/api/errors?id_prefix=1",
     "/api/errors?queue=%00",
+    "/api/messages?per_page=2",
+    "/api/messages2?endpoint_name=Sales&q=NOTHING&from=2026-05-04T00:00:00Z&page_size=1",
+    "/api/messages2?from=yesterdays",
+    "/api/messages/search?q=PlaceOrder&per_page=1",
+    "/api/messages/search/{keyword:order-2}",
+    "/api/messages/search/{keyword:nobody at all}",
+    "/api/endpoints/{name:Sales}/messages?per_page=1",
+    "/api/endpoints/{name:Sales}/messages/search?q=nothing%20at%20all",
+    "/api/endpoints/{name:a/b}/messages/search/{keyword:order-2}",
+    "/api/conversations/{conversation_id:nobody}",
     "/api/endpoints/{name:Sales}/errors",
     "/api/endpoints/{name:a/b}/errors",
     "/api/errors/summary",
@@ -99,6 +109,8 @@ READS = [
     "/api/imports/{import_id:import-1}/body",
     "/api/imports/{import_id:import-2}/body",
     "/api/imports/{import_id:nobody}/body",
+    "/api/views",
+    "/api/views/{name:nothing}",
     "/api/redirects",
     "/api/redirects?sort=to_physical_address&direction=desc",
     "/api/redirects?sort=colour",
@@ -134,6 +146,34 @@ READS = [
     "/api/eventlogitems?operation={:operation}",
     "/api/eventlogitems?message={:order-2}",
     "/api/eventlogitems?kind=nonsense",
+    "/api/errors/groups",
+    "/api/errors/groups/{classifier:message type}",
+    "/api/errors/groups/{classifier:Colour}",
+    "/api/archive/groups/id/{group_id:group}",
+    "/api/archive/groups/id/{group_id:nobody}",
+    "/api/recoverability/groups/{classifier:ENDPOINT name}",
+    "/api/configuration",
+    "/api/instance-info",
+    "/api/configuration/remotes",
+    "/api/authentication/configuration",
+    "/api/connection",
+    "/api/edit/config",
+    "/api/endpoints",
+    "/api/endpoints/known",
+    "/api/endpoints/{name:Sales}/audit-count",
+    "/api/endpointssettings",
+    "/api/heartbeats/stats",
+    "/api/customchecks?status=fail&page=1",
+    "/api/sagas/{saga_id:order-1}",
+    "/api/license?refresh=true&clientName=servicepulse",
+    "/api/license/details",
+    "/api/licensing/settings/test",
+    "/api/licensing/settings/info",
+    "/api/licensing/settings/masks",
+    "/api/licensing/endpoints",
+    "/api/licensing/report/available",
+    "/api/notifications/email",
+    "/api/my/routes",
     "/api/policies",
     "/api/streams",
     "/api/streams?queue=orders&held=true",
@@ -146,11 +186,21 @@ READS = [
 ]
 
 HEADS = [
+    "/health",
+    "/health/ready",
     "/api/errors?status=unresolved",
     "/api/imports",
     "/api/redirect",
     "/api/recoverability/groups/{group_id:group}/errors",
     "/api/recoverability/groups/{group_id:nobody}/errors",
+    "/api/messages",
+    "/api/messages2",
+    "/api/messages/search",
+    "/api/messages/search/{keyword:order-2}",
+    "/api/endpoints/{name:Sales}/messages",
+    "/api/endpoints/{name:Sales}/messages/search",
+    "/api/endpoints/{name:Sales}/messages/search/{keyword:order-2}",
+    "/api/conversations/{conversation_id:nobody}",
 ]
 
 ONE: dict[str, object] = {"selection": {"ids": ["{:order-2}"]}}
@@ -291,6 +341,11 @@ ACTS = [
     Request("DELETE /api/imports/{import_id:import-3}"),
     Request("DELETE /api/imports/{import_id:import-3}"),
     Request("DELETE /api/imports/{import_id:nobody}"),
+    Request("PUT /api/views/{name:night}", {"page": "messages", "query": "queue=orders"}),
+    Request("PUT /api/views/{name:night}", {"page": "groups", "query": "by=type"}),
+    Request("PUT /api/views/{name:night}", {"page": "groups", "query": "by=type", "version": 1}),
+    Request("PUT /api/views/{name:day}", {"page": "nowhere", "query": "by=type"}),
+    Request("DELETE /api/views/{name:night}"),
     Request("POST /api/redirects", {"fromphysicaladdress": "a", "tophysicaladdress": "b"}),
     Request("POST /api/redirects", {"fromphysicaladdress": "a", "tophysicaladdress": "c"}),
     Request("POST /api/redirects", {"fromphysicaladdress": "b", "tophysicaladdress": "a"}),
@@ -322,6 +377,13 @@ ACTS = [
     Request("POST /api/streams/{stream_id:order 42}/release?queue=orders", {"ids": []}),
     Request("POST /api/streams/{stream_id:order 42}/release?queue=orders"),
     Request("POST /api/streams/{stream_id:nothing}/release?queue=orders"),
+    Request("POST /api/edit/{failed_message_id:order-1}", {"message_body": "x"}),
+    Request("DELETE /api/customchecks/{check_id:nobody}"),
+    Request("POST /api/notifications/email", {"enabled": True}),
+    Request("POST /api/notifications/email/toggle", {"enabled": True}),
+    Request("POST /api/notifications/email/test"),
+    Request("PATCH /api/errors/archive", [""]),
+    Request("OPTIONS /api/errors"),
 ]
 
 REQUESTS = [
@@ -360,7 +422,7 @@ def routes(world: World) -> set[str]:
 def recorded_routes() -> set[str]:
     """Return the routes that are asked for, and those that are fetched otherwise."""
     asked = {f"{method} {route_of(path)}" for method, path in map(_parts, REQUESTS)}
-    return {*asked, f"GET {EVENTS}", "GET /metrics"}
+    return {*asked, f"GET {EVENTS}", "GET /metrics", "HEAD /metrics"} - {"OPTIONS /api/errors"}
 
 
 def _told(request: Request) -> list[str]:

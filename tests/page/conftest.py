@@ -120,6 +120,8 @@ def add_the_rest(running: Running) -> None:
     wait_until(lambda: running.http.get("/api/imports").json() != [], DEADLINE, "it is an import")
     redirect = {"fromphysicaladdress": "shop.old", "tophysicaladdress": "shop.new"}
     running.http.post("/api/redirects", json=redirect).raise_for_status()
+    view = {"page": "messages", "query": "queue=shop.orders&status=unresolved"}
+    running.http.put("/api/views/night", json=view).raise_for_status()
 
 
 @pytest.fixture(scope="package")

@@ -1,4 +1,6 @@
-"""Pictures of every page, light, dark and narrow: `python -m tests.page.pictures FOLDER`.
+"""Pictures of every page, light and dark in four widths: `python -m tests.page.pictures FOLDER [PAGE...]`.
+
+With names of pages only of these: `tests/page/pages.py` has them.
 
 A service of its own is started with the demo's shop: 135 of 300 orders fail. Some are being retried.
 """
@@ -9,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +30,8 @@ from tests.support.waiting import let_pass, wait_until
 
 ORDERS = 300
 FAILING = 135
-LOOKS = {
-    "light": ("light", 1280),
-    "dark": ("dark", 1280),
-    "tablet": ("light", 768),
-    "narrow": ("light", 420),
-}
+THEMES = ("light", "dark")
+WIDTHS = (360, 768, 1024, 1440)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Failing:
 
 def main() -> int:
     """Make the pictures; return the exit code."""
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         print(__doc__)  # noqa: T201 - a program
         return 2
     folder = Path(sys.argv[1])
@@ -63,16 +62,18 @@ def main() -> int:
             f"sqlite:///{failing.workspace.folder}/retrier.db",
         )
         open_breaker(http)
-        for look, (theme, width) in LOOKS.items():
+        every = {**PAGES, "demo": lambda _http: "/demo"}
+        chosen = {name: every[name] for name in sys.argv[2:] or every}
+        for theme, width in product(THEMES, WIDTHS):
             context = browser.new_context(
                 color_scheme=theme,  # type: ignore[arg-type]
                 viewport={"width": width, "height": 900},
             )
             screen = Screen(context, failing.url)
-            for name, path in {**PAGES, "demo": lambda _http: "/demo"}.items():
-                take(screen, path(http), folder / f"{name}-{look}.png")
+            for name, path in chosen.items():
+                take(screen, path(http), folder / f"{name}-{width}-{theme}.png")
             context.close()
-    print(f"{len(LOOKS) * (len(PAGES) + 1)} pictures in {folder}")  # noqa: T201 - a program
+    print(f"{len(THEMES) * len(WIDTHS) * len(chosen)} pictures in {folder}")  # noqa: T201 - a program
     return 0
 
 
@@ -95,6 +96,8 @@ def prepare(http: httpx.Client) -> None:
     http.patch("/api/errors/archive", json=[each["id"] for each in some]).raise_for_status()
     redirect = {"fromphysicaladdress": "parcels", "tophysicaladdress": "parcels.eu"}
     http.post("/api/redirects", json=redirect).raise_for_status()
+    view = {"page": "messages", "query": "queue=orders&status=unresolved"}
+    http.put("/api/views/night", json=view).raise_for_status()
     wait_until(
         lambda: http.get("/api/imports").json() != [], 30, "what cannot be read is an import"
     )

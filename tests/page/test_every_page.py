@@ -1,7 +1,7 @@
 """What holds for every page: no serious fault for those who cannot see, no foreign request, light."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,15 +31,17 @@ class Visit:
     weight: int
 
 
-def visit_all(looked_at: Running, browser: Browser, theme: str, width: str) -> Mapping[str, Visit]:
-    """Open every page in one tab."""
+def visit_all(
+    looked_at: Running, browser: Browser, theme: str, widths: Sequence[int]
+) -> Mapping[str, Visit]:
+    """Open every page in one tab, and look at it in each width."""
     with opening(browser, looked_at) as open_one:
-        screen = open_one(theme=theme, width=width)
+        screen = open_one(theme=theme)
         screen.forget_everything()
-        return {name: visit(screen, path(looked_at.http)) for name, path in PAGES.items()}
+        return {name: visit(screen, path(looked_at.http), widths) for name, path in PAGES.items()}
 
 
-def visit(screen: Screen, path: str) -> Visit:
+def visit(screen: Screen, path: str, widths: Sequence[int]) -> Visit:
     sizes: list[int] = []
 
     def weigh(answer: Response) -> None:
@@ -49,19 +51,22 @@ def visit(screen: Screen, path: str) -> Visit:
     screen.open(path)
     screen.wait_live()
     screen.page.remove_listener("response", weigh)
-    return Visit(
-        violations=screen.find_violations(),
-        wider=screen.page.evaluate("document.documentElement.scrollWidth - innerWidth"),
-        weight=sum(sizes),
-    )
+    violations, wider = [], 0
+    for width in widths:
+        screen.page.set_viewport_size({"width": width, "height": 900})
+        violations += [f"{width}: {each}" for each in screen.find_violations()]
+        wider = max(
+            wider, screen.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        )
+    return Visit(violations=violations, wider=wider, weight=sum(sizes))
 
 
-@pytest.mark.parametrize(("theme", "width"), [("dark", "wide"), ("light", "narrow")])
+@pytest.mark.parametrize(("theme", "widths"), [("dark", (1440, 1024)), ("light", (768, 360))])
 def test_no_page_has_a_serious_fault_is_wider_than_its_window_or_heavy(
-    looked_at: Running, browser: Browser, theme: str, width: str
+    looked_at: Running, browser: Browser, theme: str, widths: Sequence[int]
 ) -> None:
     """One walk for all three: to open every page takes half a minute."""
-    visits = visit_all(looked_at, browser, theme, width)
+    visits = visit_all(looked_at, browser, theme, widths)
 
     assert {name: each.violations for name, each in visits.items() if each.violations} == {}
     assert {name: each.wider for name, each in visits.items() if each.wider > 0} == {}
@@ -147,6 +152,7 @@ CHECKED = {
     "ledger",
     *("imports", "import", "import_question", "import_result", "redirects", "redirect"),
     "policies",
+    *("views", "view"),
     *("breakers", "breaker", "streams", "stream"),
 }
 """Templates that the pages above show."""

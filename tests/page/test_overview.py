@@ -108,6 +108,35 @@ def test_the_service_goes_away_and_comes_back(running: Running, screen: Screen) 
     screen.wait_live()
 
 
+def test_a_retry_while_the_service_is_away_says_why_nothing_happens(
+    running: Running, screen: Screen
+) -> None:
+    running.fail(1)
+    screen.expected = ("console: Failed to load resource", "console: htmx:")
+    page = screen.open("/")
+    screen.wait_live()
+
+    running.service.stop()
+    page.get_by_role("link", name="Retry all").click()
+
+    sheet = page.locator("#sheet")
+    expect(sheet).to_contain_text("The service is away")
+    expect(sheet).to_contain_text("Nothing was asked for")
+
+
+def test_the_box_of_the_bar_finds_one_message_by_keyboard(
+    looked_at: Running, open_look: OpenScreen
+) -> None:
+    one = looked_at.http.get("/api/errors").json()[0]["id"]
+    page = open_look().open("/groups")
+
+    page.keyboard.press("/")
+    page.keyboard.type(one[:8])
+    page.keyboard.press("Enter")
+
+    page.wait_for_url(f"**/messages/{one}")
+
+
 HIDE = """() => {
   Object.defineProperty(document, "hidden", {value: true, configurable: true});
   document.dispatchEvent(new Event("visibilitychange"));

@@ -9,15 +9,18 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retrier.domain.copies import without_envelope
 from retrier.domain.dialects import DIALECTS
 from retrier.domain.failed_imports import UNFORESEEN
 from retrier.domain.failed_message import FailedImport, Failure
 from retrier.domain.failure_texts import Shown, derive
 from retrier.domain.headers import RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
+from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
+from tests.support.library_samples import SAMPLES, easynetq
 from tests.support.raw_messages import (
     RECEIVED_AT,
     nservicebus_headers,
@@ -36,6 +39,7 @@ KNOWN_NAMES = sorted(
         "NServiceBus.ReplyToAddress",
         "Retrier.RetryId",
         "x-delivery-count",
+        *(name for each in SAMPLES for name in each.headers),
     }
 )
 
@@ -64,8 +68,28 @@ values = st.recursive(
 )
 headers = st.dictionaries(st.sampled_from(KNOWN_NAMES) | st.text(max_size=12), values, max_size=8)
 fields = st.dictionaries(
-    st.sampled_from(["message_id", "timestamp", "type", "content_type"]),
-    st.text(max_size=12) | st.integers(0, 2**64 - 1),
+    st.sampled_from(["message_id", "timestamp", "type", "content_type", "app_id"]),
+    st.sampled_from(["EasyNetQ.SystemMessages.Error, EasyNetQ", "faststream-1"])
+    | st.text(max_size=12)
+    | st.integers(0, 2**64 - 1),
+)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+inner_names = st.sampled_from(["Headers", "Type", "MessageId", "Timestamp", "DeliveryMode"])
+envelopes = st.builds(
+    easynetq,
+    message=st.text(st.characters(exclude_categories=()), max_size=20),
+    BasicProperties=st.dictionaries(inner_names, json_values) | json_values,
+    Queue=json_values,
+    Exception=json_values,
+)
+bodies = (
+    st.binary(max_size=40)
+    | envelopes
+    | st.builds(lambda each, cut: each.body[:cut], st.sampled_from(SAMPLES), st.integers(0, 2000))
 )
 mappings = st.builds(
     QueueMapping,
@@ -115,21 +139,21 @@ def test_arbitrary_bytes_are_understood_or_kept_as_they_came(raw, body, mapping)
     assert (found.raw, found.body) == (raw, body)
 
 
-@given(headers=headers, fields=fields, mapping=mappings)
-def test_arbitrary_headers_are_understood_or_told_why_not(headers, fields, mapping):
+@given(headers=headers, fields=fields, body=bodies, mapping=mappings)
+def test_arbitrary_headers_are_understood_or_told_why_not(headers, fields, body, mapping):
     codec = ReadyMade(Properties(headers=headers, fields=fields))
 
-    found = parse(deliver(b""), codec, mapping, RECEIVED_AT)
+    found = parse(deliver(b"", body), codec, mapping, RECEIVED_AT)
 
     assert UNFORESEEN not in getattr(found, "reason", "")
 
 
-@given(headers=headers, fields=fields)
-def test_a_failure_holds_only_what_a_database_can_hold(headers, fields):
+@given(headers=headers, fields=fields, body=bodies)
+def test_a_failure_holds_only_what_a_database_can_hold(headers, fields, body):
     codec = ReadyMade(Properties(headers=headers, fields=fields))
     mapping = QueueMapping(queue="error", destination="orders")
 
-    found = parse(deliver(b""), codec, mapping, RECEIVED_AT)
+    found = parse(deliver(b"", body), codec, mapping, RECEIVED_AT)
 
     if isinstance(found, Failure):
         for column in storable_columns(found):
@@ -162,6 +186,17 @@ def test_what_is_shown_of_a_failure_is_what_ingestion_understood(headers, fields
             found.details.exception_message,
             found.details.stack_trace,
         )
+
+
+@given(body=envelopes, codec=st.sampled_from([AmqpPropertyCodec(), EnvelopePropertyCodec()]))
+def test_what_stands_in_an_envelope_goes_back_whatever_its_properties_are(body, codec):
+    original = StoredOriginal(codec.empty, body, "easynetq", "error", None)
+
+    sent = without_envelope(codec, original)
+
+    codec.read(sent.raw)
+    said = json.loads(body)["Message"].encode(errors="replace")
+    assert sent.body in (said, body)
 
 
 @given(

@@ -10,9 +10,9 @@ from starlette.routing import BaseRoute
 
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
+from retrier.api.middleware import Callers
 from retrier.app.policies import read_policies
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
-from retrier.domain.hosts import Hosts
 from retrier.events.event import Event
 from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
@@ -55,7 +55,7 @@ class Api:
     sent over, and `mappings` is how they are read again. `look_at` looks for queues.
     """
 
-    def __init__(self, db: Database, hosts: Hosts | None = None) -> None:
+    def __init__(self, db: Database, callers: Callers | None = None) -> None:
         self.db = db
         self.transport = ScriptedTransport()
         self.mappings: dict[str, QueueMapping] = {}
@@ -82,7 +82,7 @@ class Api:
             feed=LiveFeed(db),
             read_policies=partial(read_policies, own_queues=frozenset({ERROR_QUEUE, STAGING})),
             session_id=HOLDER.session_id,
-            hosts=hosts or Hosts(),
+            callers=callers or Callers(),
             # By its clock every answer is found in no time: a busy machine would have it remembered.
             cache=AnswerCache(FrozenClock()),
         )

@@ -21,6 +21,7 @@ from retrier.store.schema import (
     outgoing,
     policy_sets,
     recovery,
+    saved_views,
     staging_ids,
 )
 from tests.support.bench import QUEUE, Bench, Killed
@@ -90,6 +91,14 @@ def _write_the_rest(db: Database) -> None:
                 "comment": HOSTILE,
                 "who": "ada",
                 "written_at": MOMENT,
+            },
+            saved_views: {
+                "name": HOSTILE[:60],
+                "page": "messages",
+                "query": "queue=orders",
+                "who": "ada",
+                "saved_at": MOMENT,
+                "version": 1,
             },
             failed_import_sends: {
                 "import_id": an_import.import_id,

@@ -52,6 +52,10 @@ def seed(api: Api) -> Known:
         "redirect_id": [each["message_redirect_id"] for each in api.get("redirects")],
         "key": [QUEUE, "a/b", "message_type:Shop.PlaceOrder"],
         "stream_id": ["order 42", "a/b"],
+        "keyword": ["Shop.PlaceOrder", QUEUE, "a/b", "50%"],
+        "conversation_id": ["talk-1", "a/b"],
+        "check_id": ["a"],
+        "saga_id": ["a"],
         "first": times,
         "last": times,
     }

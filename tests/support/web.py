@@ -8,7 +8,6 @@ import httpx
 
 from retrier.api.middleware import RequestMiddleware
 from retrier.app.policies import read_policy_text
-from retrier.domain.hosts import Hosts
 from retrier.http.parts import have_none
 from retrier.web.application import create_page
 from retrier.web.counts import PageCounts
@@ -57,7 +56,7 @@ class Web:
             simulating=of_api.simulating,
         )
         page = create_page(self.parts)
-        page.add_middleware(RequestMiddleware, hosts=Hosts())
+        page.add_middleware(RequestMiddleware, callers=of_api.callers.of_page)
         self.http = client_of(page)
 
     def close(self) -> None:

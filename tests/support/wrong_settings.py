@@ -76,8 +76,37 @@ WRONG_FILES = {
     "ingestion: {error_queues: [retrier.staging]}": (
         "ingestion.error_queues[0]: retrier.staging is the staging queue of this instance"
     ),
-    "ingestion: {error_queues: [{queue: a, dialect: masstransit}]}": (
-        "ingestion.error_queues[0].dialect: must be nservicebus, rabbitmq, retrier, celery or dramatiq, is masstransit"
+    "ingestion: {error_queues: [{queue: a, dialect: esperanto}]}": (
+        "ingestion.error_queues[0].dialect: must be one of nservicebus, retrier, masstransit, spring, symfony, rebus, watermill, easynetq, dramatiq, celery, laravel, taskiq, nestjs, faststream, rabbitmq, is esperanto"
+    ),
+    "ingestion: {error_queues: [{queue: a, destinations: {async: a}}]}": (
+        "ingestion.error_queues[0].destinations.async: a is a queue that Retrier itself empties"
+    ),
+    "ingestion: {dialects: [{name: rebus, when: {header: X-Error}}]}": (
+        "ingestion.dialects[0].name: "
+        "is the name of a format that Retrier knows by itself: choose another, is rebus"
+    ),
+    "ingestion: {dialects: [{name: a, when: {header: X}}, {name: a, when: {header: Y}}]}": (
+        "ingestion.dialects[1].name: a is there twice"
+    ),
+    "ingestion: {dialects: [{name: a, when: {}}]}": (
+        "ingestion.dialects[0].when: "
+        "must name a header, a property or a body, as in {header: X-Error}, is a mapping"
+    ),
+    "ingestion: {dialects: [{name: a, when: {header: X}, queue: X-Origin}]}": (
+        "ingestion.dialects[0].queue.from: "
+        "must be header:NAME, property:NAME, body:/POINTER or text:VALUE, is X-Origin"
+    ),
+    "ingestion: {dialects: [{name: a, when: {header: X}, queue: {from: 'body:id'}}]}": (
+        "ingestion.dialects[0].queue.from: "
+        "must be a JSON pointer into the body, as in body:/order/id, is body:id"
+    ),
+    "ingestion: {dialects: [{name: a, when: {header: X}, queue: {from: 'header:Q', pattern: x}}]}": (
+        "ingestion.dialects[0].queue.pattern: must have one group, as in ^orders/(.*)$, is x"
+    ),
+    "ingestion: {dialects: [{name: a, when: {header: X}, strip: ['*']}]}": (
+        "ingestion.dialects[0].strip[0]: "
+        "would leave out ServiceControl.Retry.UniqueMessageId, which a retry needs, is *"
     ),
     "ingestion: {error_queues: [{queue: a, destination: error}, error]}": (
         "ingestion.error_queues[0].destination: error is a queue that Retrier itself empties"
@@ -126,6 +155,13 @@ WRONG_FILES = {
     "api: {allowed_hosts: ['*.example']}": (
         "api.allowed_hosts[0]: must be a name or an address, such as retrier.example or "
         "retrier.example:8443, without scheme, path or wildcard, is *.example"
+    ),
+    "api: {allowed_origins: ['*']}": (
+        "api.allowed_origins[0]: must be the origin of web pages, such as https://pulse.example or "
+        "http://pulse.example:9090, without path or wildcard, is *"
+    ),
+    "api: {trusted_proxies: [proxy]}": (
+        "api.trusted_proxies[0]: must be an address or a network, such as 10.0.0.7 or 10.0.0.0/8, is proxy"
     ),
     "retention: {events: two weeks}": (
         "retention.events: must be a duration like 500ms, 30s, 5m, 1h or 7d, or off, is two weeks"

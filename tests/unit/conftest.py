@@ -16,6 +16,7 @@ OF_THE_STORE = tuple(
         "list_filters",
         "live_feed.py::test_only_what_is_wanted_is_told",
         "message_history",
+        "message_views",
         "pending",
         "previews",
         "progress.py::test_a_lease_given_back_is_held_by_nobody",

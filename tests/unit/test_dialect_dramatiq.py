@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from retrier.domain.dialects import recognise
-from retrier.domain.dialects.dialect import Unintelligible
-from retrier.domain.dialects.dramatiq import LARGEST_BODY, DramatiqDialect
+from retrier.domain.dialects.dialect import LARGEST_BODY, Unintelligible
+from retrier.domain.dialects.dramatiq import DramatiqDialect
 from retrier.domain.failed_message import Failure, FailureDetails
 from retrier.ingestion.parsing import QueueMapping
 from tests.support.dialect_headers import OURS, death, properties

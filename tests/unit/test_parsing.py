@@ -18,7 +18,7 @@ from tests.support.raw_messages import (
 )
 from tests.support.understood import CODEC, GUID, PLAIN, failed_import, failure, parsed
 
-MARKS = "NServiceBus.FailedQ, Retrier.FailedQueue, x-death"
+MARKS = "NServiceBus.FailedQ, Retrier.FailedQueue, x-death, or those of a library"
 CONFIRMING = {
     "ServiceControl.Retry.Successful": "2024-05-01 11:59:00:000000 Z",
     UNIQUE_MESSAGE_ID: GUID,

@@ -15,6 +15,7 @@ from retrier.domain.identity import body_hash
 from retrier.domain.streams import show_position
 from retrier.ingestion.parsing import NO_HEADERS, QueueMapping
 from retrier.settings import load_settings
+from tests.support.library_samples import SAMPLES, easynetq
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,
@@ -386,3 +387,73 @@ def test_a_later_rejection_counts_before_the_whole_name():
     found = failure(delivery({**AT_EU, "x-death": deaths}), has("billing@eu"))
 
     assert found.details.destination == "mail"
+
+
+class TestADestinationThatIsNotKnown:
+    @pytest.mark.parametrize("sample", SAMPLES, ids=lambda each: each.name)
+    def test_no_message_of_a_library_is_a_failed_import(self, sample):
+        arrived = delivery(sample.headers, queue=sample.found_on, body=sample.body, **sample.fields)
+
+        found = failure(arrived, QueueMapping(queue=sample.found_on))
+
+        assert found.details.destination == sample.details.destination
+        assert found.details.queue == (sample.details.queue or sample.found_on)
+
+    def test_it_is_grouped_by_its_cause(self):
+        symfony = next(each for each in SAMPLES if each.name == "symfony json")
+        arrived = delivery(symfony.headers, queue="failed")
+
+        cause = failure(arrived, QueueMapping(queue="failed")).cause
+
+        assert (cause.queue, cause.destination, cause.exception_type) == (
+            "failed",
+            "",
+            "RuntimeException",
+        )
+
+    def test_the_settings_can_name_it_by_what_the_library_names(self):
+        symfony = next(each for each in SAMPLES if each.name == "symfony json")
+        mapping = QueueMapping(queue="failed", destinations={"async": "orders"})
+
+        details = failure(delivery(symfony.headers, queue="failed"), mapping).details
+
+        assert (details.queue, details.destination) == ("orders", "orders")
+
+    def test_a_wait_queue_is_none(self):
+        waited = rabbitmq_headers(queue="orders.delay.5000", reason="expired")
+
+        assert failure(delivery(waited)).details.destination == ""
+
+
+class TestAnEnvelope:
+    ENVELOPE_TYPE = "EasyNetQ.SystemMessages.Error, EasyNetQ"
+
+    def test_stamps_are_those_of_the_message_inside(self):
+        inner = {"Headers": {"Retrier.RetryId": "r-1", "Retrier.Stream": "s-7"}, "MessageId": "m-7"}
+        body = easynetq(BasicProperties=inner)
+
+        found = failure(delivery(body=body, type=self.ENVELOPE_TYPE))
+
+        assert (found.retry_id, found.message_id) == ("r-1", "m-7")
+        assert found.details.stream_id == "s-7"
+
+    def test_it_asks_for_the_same_when_it_fails_again(self):
+        again = easynetq(DateTime="2026-05-04T13:00:00Z", Exception="Other: x")
+        first, second = (
+            failure(delivery(body=each, type=self.ENVELOPE_TYPE)) for each in (easynetq(), again)
+        )
+
+        def asked(found):
+            return found.sender.task(found.raw, found.body)
+
+        assert asked(first) == asked(second) is not None
+
+    def test_another_message_inside_asks_for_something_else(self):
+        first, second = (
+            failure(delivery(body=each, type=self.ENVELOPE_TYPE))
+            for each in (easynetq(), easynetq(message="other"))
+        )
+
+        assert first.sender.task(first.raw, first.body) != second.sender.task(
+            second.raw, second.body
+        )

@@ -28,7 +28,10 @@ NONSENSE = {
     "database.upgrade": "maybe",
     "ingestion.error_queues": "[a",
     "ingestion.volatile_headers": "[a",
+    "ingestion.dialects": "[a",
     "api.allowed_hosts": "[a",
+    "api.allowed_origins": "[a",
+    "api.trusted_proxies": "[a",
 }
 
 
@@ -164,13 +167,13 @@ def test_a_variable_that_names_no_section_is_left_alone(name: str) -> None:
 
 def test_an_unknown_key_of_a_known_section_in_the_environment_is_a_problem() -> None:
     assert problems_of(RETRIER_API__PROT="1") == (
-        "api.prot: is not a setting; known here: host, port, allowed_hosts (from RETRIER_API__PROT)",
+        "api.prot: is not a setting; known here: host, port, allowed_hosts, allowed_origins, trusted_proxies (from RETRIER_API__PROT)",
     )
 
 
 def test_a_variable_that_names_only_a_section_is_a_problem() -> None:
     assert problems_of(RETRIER_API="{}") == (
-        "api: must hold keys of its own: host, port, allowed_hosts (from RETRIER_API)",
+        "api: must hold keys of its own: host, port, allowed_hosts, allowed_origins, trusted_proxies (from RETRIER_API)",
     )
 
 
@@ -245,7 +248,7 @@ def test_a_key_given_twice_is_a_problem(settings_file: Write) -> None:
 
 def test_a_key_that_is_no_text_is_an_unknown_key(settings_file: Write) -> None:
     assert problems_of(settings_file("api: {5: 1}")) == (
-        "api.5: is not a setting; known here: host, port, allowed_hosts",
+        "api.5: is not a setting; known here: host, port, allowed_hosts, allowed_origins, trusted_proxies",
     )
 
 

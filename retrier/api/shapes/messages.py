@@ -19,12 +19,13 @@ class ExceptionDetails(TypedDict):
     """Why it failed; without a stack trace its text is empty."""
 
     exception_type: NotRequired[Maybe[str]]
+    source: NotRequired[Maybe[str]]
     message: str
     stack_trace: str
 
 
-class ReceivingEndpoint(TypedDict):
-    """Where it failed."""
+class Endpoint(TypedDict):
+    """An endpoint and its host; of a host that is not known the id is all zeros."""
 
     name: str
     host_id: str
@@ -37,13 +38,14 @@ class FailedMessage(TypedDict):
     id: str
     message_type: NotRequired[Maybe[str]]
     time_sent: NotRequired[Maybe[Time]]
-    is_system_message: Literal[False]
+    is_system_message: bool
     exception: ExceptionDetails
     message_id: NotRequired[Maybe[str]]
     number_of_processing_attempts: int
     status: MessageStatus
     resolution: NotRequired[Maybe[Resolved]]
-    receiving_endpoint: ReceivingEndpoint
+    sending_endpoint: NotRequired[Maybe[Endpoint]]
+    receiving_endpoint: Endpoint
     process: NotRequired[Maybe[str]]
     node: NotRequired[Maybe[str]]
     queue_address: str
@@ -52,6 +54,7 @@ class FailedMessage(TypedDict):
     first_failure: Time
     last_modified: Time
     edited: Literal[False]
+    edit_of: NotRequired[Maybe[str]]
     failure_reason: NotRequired[Maybe[str]]
     disposition: Disposed
     disposition_reason: NotRequired[Maybe[str]]
@@ -90,6 +93,28 @@ class FailureDetails(TypedDict):
     exception: ExceptionDetails
 
 
+class MetadataEndpoint(TypedDict):
+    """The endpoint that failed, as ServiceControl names it here."""
+
+    Name: str
+    HostId: str
+    Host: str
+
+
+class MessageMetadata(TypedDict):
+    """What ServiceControl finds out about one failure; of older ones little is known."""
+
+    MessageType: NotRequired[Maybe[str]]
+    ReceivingEndpoint: MetadataEndpoint
+    MessageId: NotRequired[Maybe[str]]
+    MessageIntent: NotRequired[str]
+    ConversationId: NotRequired[Maybe[str]]
+    IsSystemMessage: NotRequired[bool]
+    TimeSent: NotRequired[Maybe[Time]]
+    ContentType: NotRequired[Maybe[str]]
+    ContentLength: NotRequired[int]
+
+
 class ProcessingAttempt(TypedDict):
     """One failure; the one whose details the message shows has the headers, too."""
 
@@ -102,6 +127,7 @@ class ProcessingAttempt(TypedDict):
     node: NotRequired[Maybe[str]]
     message_id: NotRequired[Maybe[str]]
     headers: NotRequired[Maybe[Mapping[str, str]]]
+    message_metadata: NotRequired[MessageMetadata]
 
 
 class Attempt(ProcessingAttempt):
@@ -231,6 +257,27 @@ class Group(TypedDict):
     commented_at: NotRequired[Time]
 
 
+class ArchivedGroup(TypedDict):
+    """A group with its archived messages counted."""
+
+    id: str
+    title: str
+    type: str
+    count: int
+    first: NotRequired[Maybe[Time]]
+    last: NotRequired[Maybe[Time]]
+    comment: NotRequired[str]
+    commented_by: NotRequired[str]
+    commented_at: NotRequired[Time]
+
+
+class ClosedGroup(TypedDict):
+    """How many messages a retry or archive that is over was about."""
+
+    count: NotRequired[int]
+    last: NotRequired[Time]
+
+
 class GroupProgress(TypedDict):
     """How far the retry or the archive of a group is."""
 
@@ -304,6 +351,48 @@ class LoggedEvent(TypedDict):
     event_type: str
     who: str
     details: NotRequired[Maybe[Mapping[str, object]]]
+
+
+class Header(TypedDict):
+    """One header of a message."""
+
+    key: str
+    value: str
+
+
+class MessageView(TypedDict):
+    """A failed message as those clients want it who also know messages that went well."""
+
+    id: str
+    message_id: str
+    message_type: str
+    sending_endpoint: NotRequired[Maybe[Endpoint]]
+    receiving_endpoint: Endpoint
+    time_sent: NotRequired[Maybe[Time]]
+    processed_at: Time
+    critical_time: str
+    processing_time: str
+    delivery_time: str
+    is_system_message: bool
+    conversation_id: NotRequired[Maybe[str]]
+    headers: Sequence[Header]
+    status: str
+    message_intent: str
+    body_url: str
+    body_size: int
+    instance_id: str
+
+
+class SavedView(TypedDict):
+    """A list of the page with its conditions, under a name."""
+
+    name: str
+    page: str
+    query: str
+    path: str
+    saved_by: str
+    saved_at: Time
+    version: int
 
 
 FAILED_MESSAGE: FailedMessage = {

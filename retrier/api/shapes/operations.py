@@ -273,9 +273,9 @@ class Recovery(TypedDict):
     queues: Sequence[QueueOnItsWay]
 
 
-ASKED: AskedRetry = {"operation_id": "8d07c3aa-4f0f-4c0e-9a37-1f0d2c7a9b11", "total": 2}
+ASKED: AskedRetry = {"operation_id": "8d07c3aa-4f0f-5c0e-9a37-1f0d2c7a9b11", "total": 2}
 OPERATION: OperationDetails = {
-    "id": "8d07c3aa-4f0f-4c0e-9a37-1f0d2c7a9b11",
+    "id": "8d07c3aa-4f0f-5c0e-9a37-1f0d2c7a9b11",
     "retry_type": "multipleMessages",
     "originator": "retry of 2 messages",
     "requested_by": "ada",

@@ -336,3 +336,200 @@ class SentImport(TypedDict):
     """The queue to which an import was sent."""
 
     sent_to: str
+
+
+class EditConfiguration(TypedDict):
+    """Whether messages can be edited, and which headers an edit may not change."""
+
+    enabled: bool
+    locked_headers: Sequence[str]
+    sensitive_headers: Sequence[str]
+
+
+class KnownEndpoint(TypedDict):
+    """An endpoint at which messages failed."""
+
+    id: str
+    name: str
+    host_display_name: str
+    monitored: bool
+    monitor_heartbeat: bool
+    is_sending_heartbeats: bool
+
+
+class AuditCount(TypedDict):
+    """How many audited messages there were on a day."""
+
+    utc_date: str
+    count: int
+
+
+class EndpointSettings(TypedDict):
+    """How instances of an endpoint are tracked; without a name: of all others."""
+
+    name: str
+    track_instances: bool
+
+
+class Heartbeats(TypedDict):
+    """How many endpoints have a heartbeat, and how many have none."""
+
+    active: int
+    failing: int
+
+
+class License(TypedDict):
+    """A license that never ends: none is needed."""
+
+    trial_license: bool
+    edition: str
+    registered_to: str
+    upgrade_protection_expiration: str
+    expiration_date: str
+    status: str
+    license_type: str
+    instance_name: str
+    license_status: str
+    products: Sequence[str]
+    has_endpoint_metadata: bool
+    license_extension_url: str
+
+
+class ConnectionTest(TypedDict):
+    """What came of the trial of a connection."""
+
+    connection_successful: bool
+    connection_error_messages: Sequence[str]
+    diagnostics: str
+
+
+class UsageTest(TypedDict):
+    """What came of the trials of the connections that count usage."""
+
+    transport: str
+    audit_connection_result: ConnectionTest
+    monitoring_connection_result: ConnectionTest
+    broker_connection_result: ConnectionTest
+
+
+class UsageSettings(TypedDict):
+    """The settings by which usage is counted."""
+
+    service_control: Sequence[str]
+    monitoring: Sequence[str]
+    broker: Sequence[str]
+
+
+class UsageReport(TypedDict):
+    """Whether there is a report of usage, and why not."""
+
+    report_can_be_generated: bool
+    reason: str
+
+
+class MailSettings(TypedDict):
+    """Whether mails are sent."""
+
+    enabled: bool
+    enable_tls: bool
+
+
+class Logging(TypedDict):
+    """Where the log is, and what it tells."""
+
+    log_path: str
+    logging_level: str
+
+
+class ConfiguredHost(TypedDict):
+    """The instance and its log."""
+
+    instance_name: str
+    logging: Logging
+
+
+class DataRetention(TypedDict):
+    """How long archived messages are kept: days, hours, minutes and seconds."""
+
+    error_retention_period: str
+
+
+class PerformanceTuning(TypedDict):
+    """What ServiceControl can be tuned by."""
+
+    http_default_connection_limit: int
+    external_integrations_dispatching_batch_size: int
+
+
+class ConfiguredTransport(TypedDict):
+    """The broker and its queues."""
+
+    transport_type: str
+    error_log_queue: NotRequired[Maybe[str]]
+    error_queue: NotRequired[Maybe[str]]
+    forward_error_messages: bool
+
+
+class Plugins(TypedDict):
+    """What plugins are told."""
+
+    heartbeat_grace_period: str
+
+
+class Configuration(TypedDict):
+    """The settings that clients read."""
+
+    host: ConfiguredHost
+    data_retention: DataRetention
+    performance_tunning: PerformanceTuning
+    persistence_settings: Mapping[str, str]
+    transport: ConfiguredTransport
+    plugins: Plugins
+
+
+class Authentication(TypedDict):
+    """How clients log in: they do not."""
+
+    enabled: bool
+    role_based_authorization_enabled: bool
+    client_id: str
+    authority: str
+    audience: str
+    api_scopes: str
+
+
+class MyRoute(TypedDict):
+    """A route that the client may call."""
+
+    method: str
+    url_template: str
+
+
+class MyRoutes(TypedDict):
+    """What the client may call."""
+
+    roles: Sequence[str]
+    routes: Sequence[MyRoute]
+
+
+class Enabled(TypedDict):
+    """Whether something is there."""
+
+    Enabled: bool
+
+
+class ConnectionSettings(TypedDict):
+    """What an endpoint has to be told."""
+
+    ErrorQueue: str
+    Heartbeats: Enabled
+    CustomChecks: Enabled
+    SagaAudit: Enabled
+    MessageAudit: Enabled
+
+
+class Connection(TypedDict):
+    """What an endpoint has to be told to send here, and what is wrong with it."""
+
+    settings: ConnectionSettings
+    errors: Sequence[str]

@@ -37,6 +37,7 @@ def read_failure(
     own_queues: frozenset[str] = frozenset(),
     latest: datetime | None = None,
     exists: Callable[[str], bool] = have_none,
+    found_on: str = "",
 ) -> FailureDetails | Unintelligible:
     """Read the newest account of a failure; a time after `latest` is none.
 
@@ -44,15 +45,16 @@ def read_failure(
 
     A death on one of `own_queues`, which Retrier itself empties, says nothing where another death
     names a queue, and nothing against headers: the message failed before it came there.
+    `found_on` is the error queue that it was found on.
     """
     properties = _without_deaths_on(own_queues, properties)
-    details = dialect.read(properties, otherwise=otherwise, body=body)
+    details = dialect.read(properties, otherwise=otherwise, body=body, found_on=found_on)
     if isinstance(details, Unintelligible):
         return details
     details = _with_whole_name(dialect, properties, details, exists)
     death = _death_beside(dialect, properties)
     if death is None or death.queue in own_queues:
-        return details
+        return _filled(dialect, details, properties)
     if not _is_newer(_believed(death, latest), _believed(details, latest), properties):
         return details
     return _overruled(dialect, details, death)
@@ -103,6 +105,27 @@ def _with_whole_name(
     is_none = details.host == whole.partition(_MACHINE)[2]
     host = None if is_none else details.host
     return replace(details, queue=whole, destination=whole, host=host)
+
+
+def _filled(dialect: Dialect, details: FailureDetails, properties: Properties) -> FailureDetails:
+    """Add time and count of a rejection on the same queue, where a library names neither.
+
+    A death elsewhere says nothing of it: on a wait queue it is a try of the library's own.
+    """
+    if dialect in BY_CONSUMERS or DEATHS not in properties.headers:
+        return details
+    death = _BROKER.read(_only_deaths_on(details.queue, properties))
+    if isinstance(death, Unintelligible) or death.queue != details.queue:
+        return details
+    if death.failure_reason not in VERDICTS:
+        return details
+    return replace(
+        details,
+        time_of_failure=details.time_of_failure or death.time_of_failure,
+        attempts_reported=death.attempts_reported
+        if details.attempts_reported is None
+        else details.attempts_reported,
+    )
 
 
 def _death_beside(dialect: Dialect, properties: Properties) -> FailureDetails | None:

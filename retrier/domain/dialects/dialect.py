@@ -1,13 +1,21 @@
 """What a dialect is: a set of headers that say that a message failed, where and why."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import ClassVar, Protocol
 
 from retrier.domain.failed_message import FailureDetails
+from retrier.domain.identity import computed_id
 from retrier.domain.wire import Properties
 
 LARGEST_COUNT = 2**31 - 1
+LARGEST_BODY = 1024 * 1024
+"""Bytes. Of a larger body nothing is read."""
+
+NOT_KNOWN = ""
+"""The queue of a failure, and the destination of its retry, where nothing names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +23,40 @@ class Unintelligible:
     """The headers lack something that is needed; the reason names it."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """What a dialect is, for docs/dialects.md and for what is left out and compared.
+
+    `feeds` says by field of FailureDetails where it stands. `removes` are patterns of headers that
+    no retry carries, whatever dialect read the message; `removes_own` those that other programs
+    use as well, so that they go only if this dialect read it. `varies` are headers that change
+    when the message fails again, beside those. `comes_back` says what the library does with the
+    headers of a retry that fails again.
+    """
+
+    library: str
+    recognised_by: str
+    feeds: Mapping[str, str]
+    removes: tuple[str, ...] = ()
+    removes_own: tuple[str, ...] = ()
+    varies: tuple[str, ...] = ()
+    comes_back: str
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A message that stands inside an error envelope: that is what goes back."""
+
+    body: bytes
+    headers: Mapping[str, object] = field(default_factory=dict)
+    fields: Mapping[str, str | int] = field(default_factory=dict)
+
+    @property
+    def properties(self) -> Properties:
+        """Its properties as those of any other message."""
+        return Properties(headers=self.headers, fields=self.fields)
 
 
 class Dialect(Protocol):
@@ -35,16 +77,28 @@ class Dialect(Protocol):
         """Whether part of what it tells is in the body: that is read once, when it is stored."""
         ...
 
-    def recognises(self, headers: Mapping[str, object]) -> bool:
-        """Say whether the headers are written in this dialect."""
+    @property
+    def declared(self) -> Declared:
+        """What it reads, and what a retry leaves out."""
+        ...
+
+    def recognises(self, properties: Properties, body: bytes = b"") -> bool:
+        """Say whether the message is written in this dialect."""
         ...
 
     def read(
-        self, properties: Properties, *, otherwise: str | None = None, body: bytes = b""
+        self,
+        properties: Properties,
+        *,
+        otherwise: str | None = None,
+        body: bytes = b"",
+        found_on: str = "",
     ) -> FailureDetails | Unintelligible:
         """Read the headers; `otherwise` is the queue it failed on, used if they name none.
 
         `body` is for a dialect that `reads_body`, and empty where only the headers are at hand.
+        `found_on` is the error queue: its name may say what no header says. The queue of the result
+        is NOT_KNOWN where nothing names one.
         """
         ...
 
@@ -57,11 +111,56 @@ class Dialect(Protocol):
         ...
 
     def strips(self, header: str) -> bool:
-        """Say whether a retry must not carry this header."""
+        """Say whether a retry must not carry this header, whatever dialect read the message."""
+        ...
+
+    def unwrap(self, properties: Properties, body: bytes) -> Original | None:
+        """Return the message inside an error envelope; None if this is none."""
         ...
 
 
-def field(properties: Properties, name: str) -> str | None:
+class Library:
+    """What the dialects of libraries have in common. `declared` says the rest."""
+
+    name: ClassVar[str]
+    mark: ClassVar[str]
+    reads_body: ClassVar[bool] = False
+    declared: ClassVar[Declared]
+
+    def message_id(self, properties: Properties) -> str | None:
+        """Return AMQP's message id."""
+        return amqp_field(properties, "message_id")
+
+    def computed_id(self, message_id: str, endpoint: str) -> str:
+        """Return the unique message id computed from message id and failing endpoint."""
+        return computed_id(message_id, endpoint)
+
+    def strips(self, header: str) -> bool:
+        """Say whether the library wrote the header when the message failed."""
+        return any(fnmatchcase(header, each) for each in self.declared.removes)
+
+    def unwrap(self, properties: Properties, body: bytes) -> Original | None:  # noqa: ARG002 - most wrap nothing
+        """Return None: what came is the message itself."""
+        return None
+
+
+def table_of(body: bytes | str, most: int = LARGEST_BODY) -> Mapping[str, object]:
+    """Return the JSON object of a text; an empty one for anything else, however deep it nests."""
+    if len(body) > most:
+        return {}
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_text(value: object) -> str | None:
+    """Return a text that is not empty; None for anything else."""
+    return value if isinstance(value, str) and value else None
+
+
+def amqp_field(properties: Properties, name: str) -> str | None:
     """Return an AMQP property as text; None when it is absent or empty."""
     value = properties.fields.get(name)
     return str(value) if value not in (None, "") else None

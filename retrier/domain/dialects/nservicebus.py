@@ -1,9 +1,8 @@
 """The dialect of NServiceBus endpoints, as ServiceControl reads it."""
 
-from collections.abc import Mapping
 from uuid import UUID
 
-from retrier.domain.dialects.dialect import Unintelligible, field
+from retrier.domain.dialects.dialect import Declared, Library, Unintelligible, amqp_field
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import COMPLETED_STEPS, STREAM
 from retrier.domain.identity import md5_guid
@@ -32,17 +31,41 @@ STRIPPED_PREFIXES = (
 )
 """Compared case-sensitively (ServiceControl: HeaderFilter.RemoveErrorMessageHeaders)."""
 
+DECLARED = Declared(
+    library="NServiceBus",
+    recognised_by=f"header `{FAILED_QUEUE}`",
+    feeds={
+        "queue": f"`{FAILED_QUEUE}`",
+        "endpoint": f"`{PROCESSING_ENDPOINT}`, else the queue, else `{REPLY_TO}`",
+        "exception_type": f"`{EXCEPTION}ExceptionType`",
+        "exception_message": f"`{EXCEPTION}Message`",
+        "stack_trace": f"`{EXCEPTION}StackTrace`",
+        "time_of_failure": f"`{TIME_OF_FAILURE}`",
+        "time_sent": f"`{TIME_SENT}`",
+        "message_type": f"first of `{MESSAGE_TYPES}`",
+        "message_id": f"`{MESSAGE_ID}`, else `message_id`",
+        "host": f"`{HOST}`, `{MACHINE}`",
+    },
+    removes=tuple(f"{each}*" for each in STRIPPED_PREFIXES),
+    varies=(
+        *("NServiceBus.DeliverAt", "NServiceBus.Processing*", MESSAGE_ID, TIME_SENT),
+        *("NServiceBus.OpenTelemetry*", "NServiceBus.Transport.RabbitMQ.*"),
+        *("NServiceBus.Extensibility.Tracing*", "$.diagnostic*"),
+    ),
+    comes_back="keeps all headers, and confirms a retry with ServiceControl's middleware",
+)
 
-class NServiceBusDialect:
+
+class NServiceBusDialect(Library):
     """Failure headers written by an NServiceBus endpoint that gave a message up."""
 
     name = "nservicebus"
     mark = FAILED_QUEUE
-    reads_body = False
+    declared = DECLARED
 
-    def recognises(self, headers: Mapping[str, object]) -> bool:
+    def recognises(self, properties: Properties, body: bytes = b"") -> bool:  # noqa: ARG002 - the headers say it
         """Say whether the headers name the failed queue."""
-        return self.mark in headers
+        return self.mark in properties.headers
 
     def read(
         self,
@@ -50,6 +73,7 @@ class NServiceBusDialect:
         *,
         otherwise: str | None = None,
         body: bytes = b"",  # noqa: ARG002 - the headers say all of it
+        found_on: str = "",  # noqa: ARG002 - and where it failed
     ) -> FailureDetails | Unintelligible:
         """Read the headers; without `otherwise`, message id and failed queue must be there."""
         queue = _queue_of(properties.text(FAILED_QUEUE)) or otherwise
@@ -61,7 +85,7 @@ class NServiceBusDialect:
             queue=queue,
             destination=queue,
             endpoint=_endpoint(properties),
-            message_type=_first_type(properties.text(MESSAGE_TYPES)),
+            message_type=first_type(properties.text(MESSAGE_TYPES)),
             exception_type=properties.text(EXCEPTION + "ExceptionType"),
             exception_message=properties.text(EXCEPTION + "Message"),
             stack_trace=properties.text(EXCEPTION + "StackTrace"),
@@ -70,21 +94,17 @@ class NServiceBusDialect:
             completed_steps=properties.text(COMPLETED_STEPS),
             stream_id=properties.text(STREAM),
             host=_host(properties),
-            host_id=_host_id(properties.text(HOST_ID)),
+            host_id=guid_of(properties.text(HOST_ID)),
             node=properties.text(INSTANCE),
         )
 
     def message_id(self, properties: Properties) -> str | None:
         """Return NServiceBus's message id, else AMQP's."""
-        return properties.text(MESSAGE_ID) or field(properties, "message_id")
+        return properties.text(MESSAGE_ID) or amqp_field(properties, "message_id")
 
     def computed_id(self, message_id: str, endpoint: str) -> str:
         """Return the same id as ServiceControl gives the message (HeaderExtensions.UniqueId)."""
         return md5_guid(message_id + endpoint)
-
-    def strips(self, header: str) -> bool:
-        """Say whether the header describes the failure."""
-        return header.startswith(STRIPPED_PREFIXES)
 
 
 def _endpoint(properties: Properties) -> str | None:
@@ -103,7 +123,7 @@ def _host(properties: Properties) -> str | None:
     return named or address.partition("@")[2] or None
 
 
-def _host_id(text: str | None) -> str | None:
+def guid_of(text: str | None) -> str | None:
     """Return it as a hyphenated GUID; NServiceBus writes the digits alone."""
     try:
         return str(UUID(text)) if text else None
@@ -116,7 +136,7 @@ def _queue_of(address: str | None) -> str | None:
     return (address.partition("@")[0] or None) if address else None
 
 
-def _first_type(types: str | None) -> str | None:
+def first_type(types: str | None) -> str | None:
     """Return the first of the types `Name, Assembly, ...;Name, ...`, without its assembly.
 
     A generic type has commas of its own, inside brackets.

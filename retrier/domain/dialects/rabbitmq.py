@@ -1,13 +1,21 @@
 """The dialect of RabbitMQ: what the broker writes on a message that it dead-letters."""
 
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 
-from retrier.domain.dialects.dialect import Unintelligible, count, field
+from retrier.domain.dialects.dialect import (
+    NOT_KNOWN,
+    Declared,
+    Library,
+    Unintelligible,
+    amqp_field,
+    count,
+    is_text,
+)
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import COMPLETED_STEPS, ENDPOINT, MESSAGE_TYPE, STREAM
-from retrier.domain.identity import computed_id
 from retrier.domain.times import from_epoch, in_utc
 from retrier.domain.wire import Properties
 
@@ -15,23 +23,51 @@ DEATHS = "x-death"
 
 EXPIRED = "expired"
 MAXLEN = "maxlen"
+_WAIT_QUEUE = re.compile(
+    r"delay_.*_\d+(_retry|_delay)?"  # Symfony Messenger
+    r"|.+\.delay\.\d+"  # laravel-queue-rabbitmq
+    r"|.+\.delay"  # Taskiq
+    r"|nsb\.(v2\.)?delay-level-\d+"  # NServiceBus
+    r"|celery_delayed_\d+",  # Celery on quorum queues
+    re.DOTALL,
+)
+"""Names of queues on which messages only wait for the next try."""
+
 VERDICTS = frozenset({"rejected", "delivery_limit"})
 """A consumer had the message: a retry must go there. Elsewhere it only lay in a queue."""
 
 STRIPPED_PREFIXES = ("x-first-death-", "x-last-death-")
 """If a retry kept them and died again, RabbitMQ would see a dead-letter cycle and drop it."""
 
+DECLARED = Declared(
+    library="RabbitMQ",
+    recognised_by=f"header `{DEATHS}`, where no library's headers are",
+    feeds={
+        "queue": f"`{DEATHS}`: a rejection before a length limit before an expiry",
+        "exception_message": f"`{DEATHS}`, in words",
+        "failure_reason": f"`{DEATHS}`",
+        "time_of_failure": f"`{DEATHS}`",
+        "attempts_reported": f"`{DEATHS}`, its count",
+        "time_sent": "`timestamp`",
+        "message_type": f"`type`, else `{MESSAGE_TYPE}`",
+        "message_id": "`message_id`",
+        "endpoint": f"`{ENDPOINT}`",
+    },
+    removes=(DEATHS, *(f"{each}*" for each in STRIPPED_PREFIXES)),
+    comes_back="a rejection keeps all headers",
+)
 
-class RabbitMqDialect:
+
+class RabbitMqDialect(Library):
     """Headers written by the broker: rejected, expired, over a length or a delivery limit."""
 
     name = "rabbitmq"
     mark = DEATHS
-    reads_body = False
+    declared = DECLARED
 
-    def recognises(self, headers: Mapping[str, object]) -> bool:
+    def recognises(self, properties: Properties, body: bytes = b"") -> bool:  # noqa: ARG002 - the headers say it
         """Say whether the broker dead-lettered the message."""
-        return self.mark in headers
+        return self.mark in properties.headers
 
     def read(
         self,
@@ -39,19 +75,22 @@ class RabbitMqDialect:
         *,
         otherwise: str | None = None,
         body: bytes = b"",  # noqa: ARG002 - the headers say all of it
+        found_on: str = "",  # noqa: ARG002 - and where it failed
     ) -> FailureDetails | Unintelligible:
         """Read the death that says where the message failed."""
         death = _failure_among(properties.headers.get(DEATHS))
-        queue = _text(death.get("queue")) or otherwise
+        queue = is_text(death.get("queue")) or otherwise
         if queue is None:
             return Unintelligible(f"no entry of the header {DEATHS} names a queue")
+        if death.get("reason") == EXPIRED and is_wait_queue(queue):
+            queue = otherwise or NOT_KNOWN
         return FailureDetails(
             queue=queue,
             destination=queue,
             endpoint=properties.text(ENDPOINT),
-            message_type=field(properties, "type") or properties.text(MESSAGE_TYPE),
+            message_type=amqp_field(properties, "type") or properties.text(MESSAGE_TYPE),
             exception_message=_in_words(death),
-            failure_reason=_text(death.get("reason")),
+            failure_reason=is_text(death.get("reason")),
             time_of_failure=_time(death.get("time")),
             time_sent=from_epoch(properties.fields.get("timestamp")),
             attempts_reported=count(death.get("count")),
@@ -59,17 +98,10 @@ class RabbitMqDialect:
             stream_id=properties.text(STREAM),
         )
 
-    def message_id(self, properties: Properties) -> str | None:
-        """Return AMQP's message id."""
-        return field(properties, "message_id")
 
-    def computed_id(self, message_id: str, endpoint: str) -> str:
-        """Return the unique message id computed from message id and failing endpoint."""
-        return computed_id(message_id, endpoint)
-
-    def strips(self, header: str) -> bool:
-        """Say whether the broker wrote the header when the message died."""
-        return header == DEATHS or header.startswith(STRIPPED_PREFIXES)
+def is_wait_queue(queue: str) -> bool:
+    """Say whether a library lets messages wait there: none failed on it."""
+    return _WAIT_QUEUE.fullmatch(queue) is not None
 
 
 def _failure_among(deaths: object) -> Mapping[str, object]:
@@ -83,9 +115,9 @@ def _failure_among(deaths: object) -> Mapping[str, object]:
 
 def _how_unlikely(death: Mapping[str, object]) -> tuple[bool, int]:
     """Order deaths: a queue is named, then a verdict, a length, the unknown, an expiry."""
-    reason = _text(death.get("reason"))
+    reason = is_text(death.get("reason"))
     order = 0 if reason in VERDICTS else _OTHERWISE.get(reason or "", 2)
-    return _text(death.get("queue")) is None, order
+    return is_text(death.get("queue")) is None, order
 
 
 _OTHERWISE: Mapping[str, int] = MappingProxyType({MAXLEN: 1, EXPIRED: 3})
@@ -102,16 +134,12 @@ _REASONS: Mapping[str, str] = MappingProxyType(
 
 
 def _in_words(death: Mapping[str, object]) -> str | None:
-    reason, queue = _text(death.get("reason")), _text(death.get("queue"))
+    reason, queue = is_text(death.get("reason")), is_text(death.get("queue"))
     if reason is None or queue is None:
         return None
     number = count(death.get("count"))
     often = f", {number} times" if number is not None and number > 1 else ""
     return f"{_REASONS.get(reason, reason)} on {queue}{often}"
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 def _time(value: object) -> datetime | None:

@@ -1,11 +1,8 @@
 """Retrier's own dialect: plain headers that any client in any language can write."""
 
-from collections.abc import Mapping
-
-from retrier.domain.dialects.dialect import Unintelligible, count, field
+from retrier.domain.dialects.dialect import Declared, Library, Unintelligible, amqp_field, count
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import COMPLETED_STEPS, ENDPOINT, MESSAGE_TYPE, STREAM
-from retrier.domain.identity import computed_id
 from retrier.domain.times import from_epoch, parse_iso_time
 from retrier.domain.wire import Properties
 
@@ -26,17 +23,38 @@ STRIPPED = frozenset(
 The completed steps are written again on every retry, from the store.
 """
 
+DECLARED = Declared(
+    library="Retrier's own headers",
+    recognised_by=f"header `{FAILED_QUEUE}`",
+    feeds={
+        "queue": f"`{FAILED_QUEUE}`",
+        "endpoint": f"`{ENDPOINT}`",
+        "exception_type": f"`{EXCEPTION}Type`",
+        "exception_message": f"`{EXCEPTION}Message`",
+        "stack_trace": f"`{EXCEPTION}StackTrace`",
+        "failure_reason": f"`{REASON}`",
+        "time_of_failure": f"`{TIME_OF_FAILURE}`",
+        "attempts_reported": f"`{ATTEMPTS}`",
+        "time_sent": "`timestamp`",
+        "message_type": f"`{MESSAGE_TYPE}`, else `type`",
+        "message_id": "`message_id`",
+        "host": f"`{HOST}`, `{PROCESS}`, `{NODE}`",
+    },
+    removes=(*sorted(STRIPPED), f"{EXCEPTION}*"),
+    comes_back="what your consumer does",
+)
 
-class RetrierDialect:
+
+class RetrierDialect(Library):
     """Failure headers written for Retrier."""
 
     name = "retrier"
     mark = FAILED_QUEUE
-    reads_body = False
+    declared = DECLARED
 
-    def recognises(self, headers: Mapping[str, object]) -> bool:
+    def recognises(self, properties: Properties, body: bytes = b"") -> bool:  # noqa: ARG002 - the headers say it
         """Say whether the headers name the failed queue."""
-        return self.mark in headers
+        return self.mark in properties.headers
 
     def read(
         self,
@@ -44,6 +62,7 @@ class RetrierDialect:
         *,
         otherwise: str | None = None,
         body: bytes = b"",  # noqa: ARG002 - the headers say all of it
+        found_on: str = "",  # noqa: ARG002 - and where it failed
     ) -> FailureDetails | Unintelligible:
         """Read the headers; without `otherwise`, the failed queue must be there."""
         queue = properties.text(FAILED_QUEUE) or otherwise
@@ -53,7 +72,7 @@ class RetrierDialect:
             queue=queue,
             destination=queue,
             endpoint=properties.text(ENDPOINT),
-            message_type=properties.text(MESSAGE_TYPE) or field(properties, "type"),
+            message_type=properties.text(MESSAGE_TYPE) or amqp_field(properties, "type"),
             exception_type=properties.text(EXCEPTION + "Type"),
             exception_message=properties.text(EXCEPTION + "Message"),
             stack_trace=properties.text(EXCEPTION + "StackTrace"),
@@ -67,15 +86,3 @@ class RetrierDialect:
             process=properties.text(PROCESS),
             node=properties.text(NODE),
         )
-
-    def message_id(self, properties: Properties) -> str | None:
-        """Return AMQP's message id."""
-        return field(properties, "message_id")
-
-    def computed_id(self, message_id: str, endpoint: str) -> str:
-        """Return the unique message id computed from message id and failing endpoint."""
-        return computed_id(message_id, endpoint)
-
-    def strips(self, header: str) -> bool:
-        """Say whether the header describes the failure."""
-        return header in STRIPPED or header.startswith(EXCEPTION)

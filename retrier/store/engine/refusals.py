@@ -20,7 +20,13 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-from retrier.errors import AnswerTooSlow, DatabaseRefused, DatabaseUnavailable, DataRefused
+from retrier.errors import (
+    AnswerTooSlow,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    DataRefused,
+    TablesMissing,
+)
 from retrier.store.engine.sessions import SessionRefused
 
 HAS_EXPIRED = "certificate has expired"
@@ -69,8 +75,11 @@ _CANCELLED = "57014"
 # Program limits, such as a value too large for an index, come as operational errors, but they are
 # the data's fault.
 _PROGRAM_LIMITS = "54"
-# No such table, or no right to use it: the fault is in the database, not in the statement.
-_UNUSABLE_STATES = frozenset({"42P01", "42501"})
+# No such table, no such column: the schema is not there yet, or is of an older version.
+_MISSING_STATES = frozenset({"42P01", "42703"})
+_MISSING_WORDS = ("no such table: ", "no such column: ", " has no column named ")
+# No right to use it: the fault is in the database, not in the statement.
+_NO_RIGHT = "42501"
 # A standby refuses a transaction that may write. Behind a pooler we say its BEGIN; else the driver
 # does, with the first statement, and then only the words of the server tell.
 _NOT_SUPPORTED = "0A000"
@@ -137,13 +146,23 @@ class Translator:
             return DatabaseRefused(f"the database at {self.place} takes no writes: {_STANDBY}")
         if _STATEMENT_POOLING in first:
             return DatabaseRefused(f"the pooler at {self.place} {_NO_TRANSACTIONS}")
-        if state_of(error) in _UNUSABLE_STATES:
-            return DatabaseRefused(
-                f"the database at {self.place} refused: {first}; `retrier check` says what to do"
-            )
+        if state_of(error) == _NO_RIGHT or _lacks_tables(error, first):
+            return self._explain_unready(error, first)
         if _is_unusable(error):
             return self._explain_unusable(first, _advise(" ".join(words)))
         return error
+
+    def _explain_unready(self, error: DBAPIError, words: str) -> DatabaseRefused:
+        """Return the error of a database that is there, and cannot be used as it is."""
+        if state_of(error) == _NO_RIGHT:
+            return DatabaseRefused(
+                f"the database at {self.place} refused: {words}; `retrier check` says what to do"
+            )
+        # Not in the words of the driver, which would reach clients.
+        return TablesMissing(
+            f"the database at {self.place} has not all tables of Retrier yet; "
+            "`retrier check` says what to do if it stays so"
+        )
 
     def _explain_unusable(self, words: str, advice: str) -> DatabaseUnavailable:
         """Return the error; a server that refuses the connection was reached."""
@@ -222,6 +241,10 @@ def is_transient(error: SQLAlchemyError) -> bool:
 def state_of(error: DBAPIError) -> str:
     """Return PostgreSQL's code of the error; empty where there is none."""
     return getattr(error.orig, "sqlstate", None) or ""
+
+
+def _lacks_tables(error: DBAPIError, words: str) -> bool:
+    return state_of(error) in _MISSING_STATES or any(each in words for each in _MISSING_WORDS)
 
 
 def _is_refusal(error: DBAPIError) -> bool:

@@ -46,6 +46,14 @@ class contains(GenericFunction[bool]):  # noqa: N801 - used as a function
     name = "retrier_contains"
 
 
+class holds_bytes(GenericFunction[bool]):  # noqa: N801 - used as a function
+    """Whether the first binary value has the second one in it."""
+
+    type = Boolean()
+    inherit_cache = True
+    name = "retrier_holds_bytes"
+
+
 @compiles(by_code_point, "postgresql")
 def _collate(element: by_code_point, compiler: SQLCompiler, **options: Any) -> str:
     return f'({compiler.process(element.clauses, **options)} COLLATE "C")'
@@ -68,6 +76,17 @@ def _look(element: contains, compiler: SQLCompiler, **options: Any) -> str:
     for wildcard in "[*?":
         wanted = f"replace({wanted}, '{wildcard}', '[{wildcard}]')"
     return f"({text} GLOB '*' || {wanted} || '*')"
+
+
+@compiles(holds_bytes, "postgresql")
+def _find_bytes(element: holds_bytes, compiler: SQLCompiler, **options: Any) -> str:
+    value, wanted = (compiler.process(each, **options) for each in element.clauses)
+    return f"(position({wanted} in {value}) > 0)"
+
+
+@compiles(holds_bytes)
+def _look_for_bytes(element: holds_bytes, compiler: SQLCompiler, **options: Any) -> str:
+    return f"(instr({compiler.process(element.clauses, **options)}) > 0)"
 
 
 class Array(UserDefinedType[Sequence[Any]]):

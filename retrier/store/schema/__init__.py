@@ -44,6 +44,7 @@ from retrier.store.schema.service import (
     processes,
     processor_lease,
     recovery,
+    saved_views,
 )
 from retrier.store.schema.types import metadata
 from retrier.store.schema.views import VIEWS
@@ -89,5 +90,6 @@ __all__ = [
     "retry_operation_messages",
     "retry_operation_outcomes",
     "retry_operations",
+    "saved_views",
     "staging_ids",
 ]

@@ -16,6 +16,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.breakers import BreakerState, Per
+from retrier.domain.views import ViewList
 from retrier.store.schema.types import Digest, Id, Json, Number, UtcTime, metadata, one_of
 
 processor_lease = Table(
@@ -245,3 +246,17 @@ breaker_counts = Table(
     ),
 )
 """What became of retries. Each counter writes rows of its own: none waits for another."""
+
+saved_views = Table(
+    "saved_views",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("page", String(16), nullable=False),
+    # The conditions, as they stand in the address of the list.
+    Column("query", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("saved_at", UtcTime, nullable=False),
+    # Another one whenever it is replaced: who replaces it names the one that is there.
+    Column("version", Number, nullable=False),
+    one_of("page", ViewList),
+)

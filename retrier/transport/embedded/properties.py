@@ -32,6 +32,7 @@ INSIDE = (
 )
 """The fields that are in `properties`, under their names in AMQP."""
 OCTETS = frozenset({"delivery_mode", "priority"})
+_NUMBERS = OCTETS | {"timestamp"}
 DEEPEST = 64
 """Most levels of nesting: encoding a deeper envelope might overflow a smaller stack."""
 
@@ -140,7 +141,7 @@ def _drop_fields(envelope: Envelope, names: frozenset[str]) -> None:
 
 def _set_fields(envelope: Envelope, fields: Mapping[str, int | str]) -> None:
     for name, value in fields.items():
-        if name not in (OCTETS if isinstance(value, int) else SETTABLE_TEXTS):
+        if name not in (_NUMBERS if isinstance(value, int) else SETTABLE_TEXTS):
             raise ValueError(f"cannot set {name} to {value!r}")
         if name in OUTSIDE:
             envelope[OUTSIDE[name]] = value

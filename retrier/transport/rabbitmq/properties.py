@@ -237,6 +237,8 @@ LENGTHS: Mapping[Kind, int] = {"text": 1, "table": LENGTH}
 SIZES: Mapping[Kind, int] = {"text": 0, "table": 0, "octet": 1, "time": 8}
 UNDEFINED_FLAGS = 0x0003
 FLAGS_SIZE = 2
+_LONG = 8
+"""Bytes of a whole number, and of a time."""
 OCTETS = tuple(name for name, kind in FIELDS.items() if kind == "octet")
 
 
@@ -433,8 +435,8 @@ class AmqpPropertyCodec:
     def edit(self, raw: bytes, edit: Edit) -> bytes:
         """Return the properties with the edit applied.
 
-        Headers are compared by name and never decoded; those that are set are appended, as long
-        strings in UTF-8. Raises UnreadableProperties; ValueError for what AMQP cannot hold.
+        Headers are compared by name and never decoded; those that are set are appended, texts
+        as long strings in UTF-8. Raises UnreadableProperties; ValueError for what AMQP cannot hold.
         """
         undefined, parts = _split(raw)
         for name in edit.drop_fields:
@@ -500,6 +502,8 @@ def _encode_field(name: str, value: int | str) -> bytes:
     match value:
         case int() if name in OCTETS:
             return bytes([value])
+        case int() if name == "timestamp":
+            return value.to_bytes(_LONG)
         case str() if name in SETTABLE_TEXTS:
             encoded = value.encode()
             return bytes([len(encoded)]) + encoded
@@ -510,9 +514,19 @@ def _encode_field(name: str, value: int | str) -> bytes:
 def _edit_table(table: bytes, edit: Edit) -> bytes:
     leaves_out = _leaving_out(edit.drop_headers, frozenset(edit.set_headers))
     kept = runs_without(table[LENGTH:], leaves_out)
-    kept += [text_entry(name, value) for name, value in edit.set_headers.items()]
+    kept += [_entry(name, value) for name, value in edit.set_headers.items()]
     edited = b"".join(kept)
     return len(edited).to_bytes(LENGTH) + edited
+
+
+def _entry(name: str, value: str | int) -> bytes:
+    """Encode an entry: a text, a truth value, or a whole number of 64 bits. Raises ValueError."""
+    if isinstance(value, str):
+        return text_entry(name, value)
+    key = name.encode()
+    is_truth = isinstance(value, bool)
+    content = b"t" + bytes([value]) if is_truth else b"l" + value.to_bytes(_LONG, signed=True)
+    return bytes([len(key)]) + key + content
 
 
 @lru_cache(maxsize=64)

@@ -62,16 +62,19 @@
   };
   const tellNews = () => {
     for (const each of find("[data-news]")) {
-      const { news, newsSince, newsValue } = each.dataset;
+      const { news, newsSince, newsValue, newsIds } = each.dataset;
       let count = 0;
       if (news) {
         const begun = [...came].filter((key) => key.startsWith(news) && COUNTS.every((each) => known.get(key + each) !== "0"));
         count = begun.filter((key) => !one(`[data-row="${CSS.escape(key)}"]`)).length;
       } else if (newsValue && known.has(newsValue)) {
         count = Number(known.get(newsValue)) - Number(newsSince);
+      } else if (newsIds && known.has(newsIds)) {
+        count = known.get(newsIds).split(" ").filter((each) => Number(each) > Number(newsSince)).length;
       }
       each.hidden = count <= 0;
-      if (count > 0) put(one("[data-count]", each), count.toLocaleString("en"));
+      // Ids are told of the newest only.
+      if (count > 0) put(one("[data-count]", each), newsIds && count > 50 ? "50+" : count.toLocaleString("en"));
     }
   };
   const take = (message) => {
@@ -149,8 +152,10 @@
     const found = (currentRow() && find(selector, currentRow()).find(isSeen)) || one(`main > ${selector}, .head ${selector}, [data-main] ${selector}`);
     if (found) found.click();
   };
+  const type = (into) => { if (into) { into.focus(); into.select(); } };
   const keys = {
-    "/": () => { const filter = one("[data-filter]"); if (filter) { filter.focus(); filter.select(); } },
+    "/": () => type(one("#find")),
+    f: () => type(one("[data-filter]")),
     j: () => go(current + 1),
     k: () => go(current - 1),
     x: () => { const box = currentRow() && one("input[type=checkbox]", currentRow()); if (box) box.click(); },
@@ -210,7 +215,12 @@
     if (event.detail.target.id === "sheet-content" && !sheet.open) sheet.showModal();
   });
   document.addEventListener("htmx:load", (event) => { tellAll(event.detail.elt); tellNews(); tellPicked(); });
-  document.addEventListener("htmx:sendError", () => away(true));
+  const tellAway = () => {
+    away(true);
+    one("#sheet-content").replaceChildren(one("#unreachable").content.cloneNode(true));
+    if (!sheet.open) sheet.showModal();
+  };
+  document.addEventListener("htmx:sendError", (event) => { if (event.detail.target.id === "sheet-content") tellAway(); else away(true); });
   document.addEventListener("click", (event) => {
     find("details.menu[open]").forEach((each) => { if (!each.contains(event.target)) each.open = false; });
     const cancel = event.target.closest("[data-cancel]");
@@ -225,6 +235,8 @@
     if (event.target === sheet) sheet.close();
   });
   document.addEventListener("submit", (event) => {
+    // A form that cannot be sent would leave this page for one of the browser.
+    if (event.target.method === "post" && !one("#away").hidden && state.textContent === "away") { event.preventDefault(); tellAway(); return; }
     if (event.target.method === "post") setTimeout(() => find("button", event.target).forEach((each) => { each.disabled = true; }));
   });
   addEventListener("pageshow", (event) => {

@@ -80,7 +80,9 @@ SORTED_BY = (
     ("modified", "last_modified"),
     ("time_of_failure", "time_of_failure"),
     ("", "time_sent"),
-    ("time_of_retry_request", "time_sent"),
+    ("time_of_retry_request", "last_modified"),
+    ("processed_at", "time_of_failure"),
+    ("colour", "time_sent"),
 )
 
 

@@ -155,15 +155,29 @@ class TestAGroupWhoseRetryIsOver:
         bench.work()
         return group
 
-    def test_is_listed_though_it_has_no_message_left(self, api: Api, group: str) -> None:
+    def test_is_listed_with_how_many_were_sent(self, api: Api, group: str) -> None:
         (shown,) = api.get("recoverability/groups")
 
-        assert (shown["id"], shown["count"]) == (group, 0)
+        assert (shown["id"], shown["count"]) == (group, 2)
+        assert (shown["manual"], shown["scheduled"], shown["dead"]) == (0, 0, 0)
+        assert shown["last"] <= shown["operation_start_time"]
         assert shown["operation_status"] == "Completed"
         assert shown["operation_progress"] == 1.0
         assert shown["operation_failed"] is False
         assert shown["need_user_acknowledgement"] is True
         assert shown["operation_start_time"] <= shown["operation_completion_time"]
+
+    def test_counts_of_a_cancelled_retry_only_what_was_sent(self, api: Api, bench: Bench) -> None:
+        bench.fail(2)
+        operation = ask(api, {"group": group_of(api)})
+        api.http.delete(f"/api/operations/{operation}")
+        bench.work()
+
+        (shown,) = api.get("recoverability/groups")
+
+        assert shown["count"] == 2
+        assert shown["operation_messages_completed_count"] == 0
+        assert shown["operation_progress"] == 0.0
 
     def test_is_gone_once_it_is_acknowledged(self, api: Api, group: str) -> None:
         assert unacknowledged(api) == [group]

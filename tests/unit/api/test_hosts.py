@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.app.server import make_hosts
+from retrier.app.parts import make_callers, make_hosts
 from retrier.settings import Api as ApiSettings
 from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
@@ -20,7 +20,7 @@ def idle(tmp_path: Path) -> Iterator[Api]:
     """Give an API that needs no database for what it is asked."""
     settings = ApiSettings(allowed_hosts=("retrier.example", "proxy:8443"))
     db = Database(DatabaseOptions(url=f"sqlite:///{tmp_path}/unused.db"))
-    api = Api(db, hosts=make_hosts(settings))
+    api = Api(db, make_callers(settings))
     yield api
     api.http.close()
     api.db.dispose()

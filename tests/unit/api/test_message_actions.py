@@ -91,7 +91,32 @@ class TestArchive:
 
     def test_takes_a_list_of_ids(self, api: Api) -> None:
         assert api.http.patch("/api/errors/archive", json={"ids": []}).status_code == 422
-        assert api.http.patch("/api/errors/archive", json=[None]).status_code == 400
+        assert api.http.patch("/api/errors/archive", json=[1]).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("PATCH errors/archive", 422),
+        ("POST errors/archive", 422),
+        ("POST pendingretries/retry", 422),
+        ("PATCH errors/unarchive", 400),
+        ("POST errors/retry", 400),
+    ],
+)
+def test_an_empty_id_is_refused_as_servicecontrol_does(api: Api, line: str, status: int) -> None:
+    method, path = line.split()
+
+    assert api.http.request(method, f"/api/{path}", json=[""]).status_code == status
+
+
+def test_an_empty_id_among_those_to_be_resolved_is_refused_with_its_place(api: Api) -> None:
+    ids = {"uniquemessageids": [""]}
+
+    answer = api.http.patch("/api/pendingretries/resolve", json=ids)
+
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["reason"] == "Every id is a text that is not empty."
 
 
 class TestUnarchive:

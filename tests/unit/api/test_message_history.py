@@ -236,3 +236,15 @@ def test_the_newest_failure_comes_first_if_asked_for(tale: Tale) -> None:
 @pytest.mark.parametrize("path", ["attempts", "events"])
 def test_a_message_that_nobody_knows_has_no_history(api: Api, key: str, path: str) -> None:
     assert api.http.get(f"/api/errors/{key}/{path}").status_code == 404
+
+
+def test_who_asked_for_a_retry_is_not_who_confirmed_it(tale: Tale) -> None:
+    tale.bench.transport.broker.declare(QUEUE)
+    tale.retry()
+    tale.bench.confirm(tale.key)
+
+    told = {each["kind"]: each.get("who") for each in tale.events()}
+
+    assert told["retry_asked"].startswith("ada (")
+    assert told["confirmed"] is None
+    assert told["sent"] is None

@@ -1,5 +1,6 @@
 """GET /api/errors/{id}: everything known of one message; and its body."""
 
+import gzip
 from datetime import timedelta
 
 import pytest
@@ -129,6 +130,40 @@ def test_a_body_is_never_rendered(api: Api) -> None:
     assert headers["Content-Disposition"] == "attachment"
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert "sandbox" in headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize("name", ["content-encoding", "Content-Encoding", "CONTENT_ENCODING"])
+def test_a_packed_body_is_unpacked_for_who_asks(api: Api, name: str) -> None:
+    packed = gzip.compress(b'{"order":4711}')
+    (key,) = api.receive(failure(body=packed, headers={name: "GZip"}))
+
+    as_it_came = api.http.get(f"/api/messages/{key}/body")
+    unpacked = api.http.get(f"/api/messages/{key}/body", params={"unpacked": "yes"})
+
+    assert as_it_came.content == packed
+    assert "X-Retrier-Unpacked" not in as_it_came.headers
+    assert unpacked.content == b'{"order":4711}'
+    assert unpacked.headers["X-Retrier-Unpacked"].startswith("Unpacked from gzip: ")
+    assert unpacked.headers["ETag"] != as_it_came.headers["ETag"]
+
+
+def test_a_body_that_is_no_gzip_though_a_header_says_so_comes_with_the_reason(api: Api) -> None:
+    (key,) = api.receive(failure(body=b"order", headers={"content-encoding": "gzip"}))
+
+    answer = api.http.get(f"/api/messages/{key}/body", params={"unpacked": "yes"})
+
+    assert answer.content == b"order"
+    assert "it cannot be unpacked: incorrect header check" in answer.headers["X-Retrier-Unpacked"]
+
+
+def test_no_more_than_a_mebibyte_is_unpacked(api: Api) -> None:
+    bomb = gzip.compress(bytes(5_000_000))
+    (key,) = api.receive(failure(body=bomb, headers={"content-encoding": "gzip"}))
+
+    answer = api.http.get(f"/api/messages/{key}/body", params={"unpacked": "yes"})
+
+    assert len(answer.content) == 1024 * 1024
+    assert "more than 1,048,576 bytes" in answer.headers["X-Retrier-Unpacked"]
 
 
 def test_an_empty_body_is_no_content(api: Api) -> None:

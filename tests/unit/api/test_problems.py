@@ -1,6 +1,7 @@
 """Refusals and failures: problem documents that say what to do, and give nothing away."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from retrier.api.middleware import LARGEST_BODY, MOST_COMMAS
 from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
+from tests.support.databases import temporary_postgres
 
 SILENT = "postgresql+psycopg://postgres:secret@127.0.0.1:1/none"
 JSON = {"Content-Type": "application/json"}
@@ -22,6 +24,36 @@ def unreachable(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Api]
     yield api
     api.http.close()
     api.db.dispose()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def begun(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Api]:
+    """Give an API whose database is there, and has no tables: it was made a moment ago."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            url = f"sqlite:///{tmp_path}/new.db"
+        else:
+            server: str = request.getfixturevalue("postgres_url")
+            url = stack.enter_context(temporary_postgres(server))
+        api = Api(Database(DatabaseOptions(url=url)))
+        yield api
+        api.http.close()
+        api.db.dispose()
+
+
+@pytest.mark.parametrize(
+    "path", ["errors", "recoverability/groups", "eventlogitems", "operations", "events", "ledger"]
+)
+def test_before_the_tables_are_made_it_says_that_the_service_is_starting(
+    begun: Api, path: str
+) -> None:
+    answer = begun.http.get(f"/api/{path}")
+
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"] == "5"
+    assert answer.json()["detail"] == (
+        "The service is starting: the tables are not in its database yet."
+    )
 
 
 @pytest.fixture

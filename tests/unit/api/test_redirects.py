@@ -134,9 +134,11 @@ def test_every_change_is_in_the_event_log(api: Api) -> None:
     (shown,) = api.get("redirects")
     api.http.delete(f"/api/redirects/{shown['message_redirect_id']}")
 
-    kinds = [each["event_type"] for each in api.get("eventlogitems")]
+    types = [(each["category"], each["event_type"]) for each in api.get("eventlogitems")]
 
-    assert kinds == ["RedirectDeleted", "RedirectChanged", "RedirectCreated"]
+    assert types == [
+        ("MessageRedirects", f"MessageRedirect{what}") for what in ("Removed", "Changed", "Created")
+    ]
 
 
 def test_it_is_applied_at_the_next_staging(api: Api, bench: Bench) -> None:

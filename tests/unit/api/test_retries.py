@@ -213,7 +213,7 @@ def test_asking_is_in_the_event_log(api: Api) -> None:
 
     (event,) = api.get("eventlogitems")
 
-    assert event["event_type"] == "RetryAsked"
+    assert event["kind"] == "retry_asked"
     assert event["who"] == "ada (testclient)"
     assert event["related_to"] == [f"/operation/{operation['id']}"]
 

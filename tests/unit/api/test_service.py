@@ -1,9 +1,12 @@
 """The root document, health, the event log, and what the API says of itself."""
 
+from functools import partial
+
 import pytest
 
 from retrier.api.answers import SERVICECONTROL_VERSION
 from retrier.store.engine.database import Database
+from retrier.store.event_log import Entry, append
 from tests.support.api import Api
 from tests.support.bench import Bench, Killed
 from tests.support.factories import failure
@@ -79,6 +82,40 @@ def test_the_event_log_is_newest_first_and_in_pages(api: Api) -> None:
     assert ["queue c" in described[0], "queue b" in described[1]] == [True, True]
 
 
+def test_what_is_routine_is_neither_listed_nor_counted_unless_it_is_asked_for(api: Api) -> None:
+    bench = Bench(api.db)
+    bench.fail()
+    bench.ask_all()
+    bench.work()
+
+    usual = api.http.get("/api/eventlogitems")
+    whole = api.http.get("/api/eventlogitems", params={"routine": "yes"})
+
+    assert [each["kind"] for each in usual.json()] == ["operation_completed", "retry_asked"]
+    assert usual.headers["Total-Count"] == "2"
+    assert {"batch_staged", "batch_forwarded"} < {each["kind"] for each in whole.json()}
+    assert whole.headers["Total-Count"] == str(len(whole.json()))
+
+
+def test_a_kind_that_does_not_exist_is_refused_with_the_nearest(api: Api) -> None:
+    answer = api.http.get("/api/eventlogitems", params={"kind": "retry_asked,batch_stagd"})
+
+    assert answer.status_code == 400
+    assert "perhaps batch_staged is meant" in answer.json()["detail"]
+
+
+def test_the_beginning_of_several_ids_is_refused(api: Api) -> None:
+    for key in ("3f2b91c0-0000-4000-8000-000000000001", "3f2b91c0-0000-4000-8000-000000000002"):
+        Bench(api.db).db.transact(
+            partial(append, events=[Entry(kind="message_dead", text=".", unique_message_id=key)])
+        )
+
+    answer = api.http.get("/api/eventlogitems", params={"message": "3F2B91C0"})
+
+    assert answer.status_code == 400
+    assert "3f2b91c0-0000-4000-8000-000000000002" in answer.json()["detail"]
+
+
 def test_an_event_has_what_clients_of_servicecontrol_read(api: Api) -> None:
     api.http.post("/api/errors/retry/all")
 
@@ -87,7 +124,7 @@ def test_an_event_has_what_clients_of_servicecontrol_read(api: Api) -> None:
     assert {name: item[name] for name in ("severity", "category", "event_type")} == {
         "severity": "info",
         "category": "Recoverability",
-        "event_type": "RetryAsked",
+        "event_type": "MessagesSubmittedForRetry",
     }
     assert item["raised_at"].endswith("Z")
     assert isinstance(item["id"], str)

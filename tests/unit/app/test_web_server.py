@@ -6,9 +6,11 @@ from time import perf_counter
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
+from starlette.types import Receive, Scope, Send
 
-from retrier.app.server import WebServer
+from retrier.api.middleware import PEER
+from retrier.app.server import Peers, WebServer
 from retrier.errors import ConfigurationError, ServiceUnavailable
 
 ACKNOWLEDGED_LATE = 0.04
@@ -38,6 +40,28 @@ def time_one(http: httpx.Client) -> float:
     begin = perf_counter()
     http.get("/").raise_for_status()
     return perf_counter() - begin
+
+
+@pytest.mark.parametrize(
+    ("proxies", "client"), [((), "10.0.0.9"), (("10.0.0.9",), "192.0.2.7")], ids=["one", "two"]
+)
+def test_it_is_known_who_asks_and_where_the_connection_comes_from(
+    proxies: tuple[str, ...], client: str
+) -> None:
+    seen: list[tuple[object, object]] = []
+
+    async def note(scope: Scope, _receive: Receive, send: Send) -> None:
+        seen.append((scope[PEER], scope["client"][0]))
+        await Response(status_code=204)(scope, _receive, send)
+
+    server = WebServer(Peers(note, proxies), "127.0.0.1", 0)
+    server.start()
+    host, port = server.address
+    told = {"X-Forwarded-For": "192.0.2.7, 10.0.0.9"}
+    httpx.get(f"http://{host}:{port}", headers=told).raise_for_status()
+    server.stop(5)
+
+    assert seen == [("127.0.0.1", client)]
 
 
 def test_a_port_that_is_taken_may_be_free_again_later() -> None:

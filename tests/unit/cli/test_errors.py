@@ -1,5 +1,6 @@
 """retrier errors: lists, one message, its body."""
 
+import gzip
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -73,6 +74,18 @@ def test_a_list_says_where_retries_go_if_one_goes_elsewhere(cli: CommandLine) ->
     assert "destination" not in before[0]
     place = header.index("destination")
     assert {line[place:].split("  ")[0] for line in lines} == {"", "review"}
+
+
+def test_a_destination_that_is_not_known_is_said_with_the_ways_out(cli: CommandLine) -> None:
+    (key,) = cli.api.receive(failure(queue="failed", destination=""))
+
+    header, line = cli.lines("errors", "list")
+    sheet = "\n".join(cli.lines("errors", "show", key))
+
+    assert line[header.index("destination") :].startswith("not known")
+    assert "not known" in sheet
+    assert "retrier errors retry --destination" not in sheet
+    assert "--destination" in sheet
 
 
 def test_columns_of_a_plain_list_are_aligned(cli: CommandLine) -> None:
@@ -397,6 +410,19 @@ def test_a_body_comes_out_byte_for_byte(cli: CommandLine) -> None:
     (unique_id,) = cli.api.receive(failure(body=body))
 
     assert cli.run("errors", "body", unique_id[:8]).stdout_bytes == body
+
+
+def test_a_packed_body_is_named_and_unpacked_for_who_asks(cli: CommandLine) -> None:
+    packed = gzip.compress(b"order 4711")
+    (key,) = cli.api.receive(failure(body=packed, headers={"content-encoding": "gzip"}))
+
+    shown = cli.run("errors", "show", key).stdout
+    unpacked = cli.run("errors", "body", key, "--unpacked")
+
+    assert f"gzip: `retrier errors body {key[:8]} --unpacked`" in shown
+    assert cli.run("errors", "body", key).stdout_bytes == packed
+    assert unpacked.stdout == "order 4711"
+    assert unpacked.stderr.startswith("Unpacked from gzip: ")
 
 
 def test_an_empty_body_is_nothing(cli: CommandLine) -> None:

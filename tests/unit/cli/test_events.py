@@ -52,6 +52,22 @@ def test_events_are_listed_newest_first(cli: CommandLine) -> None:
     assert "queue a" in oldest
 
 
+def test_a_kind_that_does_not_exist_is_refused_with_the_nearest(cli: CommandLine) -> None:
+    result = cli.run("events", "--kind", "nonsense", "--kind", "retry_askd")
+
+    assert result.exit_code == 2
+    assert "No event has the kind nonsense" in result.stderr
+
+
+def test_events_are_narrowed_by_person_and_time(cli: CommandLine) -> None:
+    cli.run("retry", "--queue", "a", "--user", "ada")
+    cli.run("retry", "--queue", "b", "--user", "grace")
+
+    assert len(cli.lines("events", "--people", "--who", "grace")) == 2
+    assert len(cli.lines("events", "--since", "1h")) == 3
+    assert "no event matches" in cli.run("events", "--until", "1h").stderr
+
+
 def test_only_events_of_a_kind_or_an_operation_are_listed(cli: CommandLine) -> None:
     cli.run("retry", "--queue", "a")
     cli.run("retry", "--queue", "b")

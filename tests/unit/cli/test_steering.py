@@ -41,7 +41,7 @@ def test_it_is_cancelled(cli: CommandLine, operation: str) -> None:
 
     assert line == f"{operation[:8]}: being cancelled; 0 of 3 messages sent back"
     (line,) = cli.lines("operations", "cancel", operation)
-    assert line == f"{operation[:8]}: cancelled; 0 of 3 messages sent back, 3 skipped"
+    assert line == f"{operation[:8]}: cancelled; 0 of 3 messages sent back, 3 not sent"
 
 
 def test_its_rate_is_changed_and_lifted(cli: CommandLine, operation: str) -> None:

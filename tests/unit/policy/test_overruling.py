@@ -1,5 +1,6 @@
 """What overrules a rule: what stood before, a message that may be a copy, a reverted retry."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -67,6 +68,13 @@ class TestARevertedRetry:
         found = judge_revert(judged(RETRY), reverted(hopeless=True), configured=True).decision
 
         assert found == Dead(why="the broker said no", policy="rest@1")
+
+    def test_is_left_to_a_person_if_nothing_says_where_it_goes(self) -> None:
+        nowhere = replace(reverted("no destination is known"), unknown=True)
+
+        found = judge_revert(judged(RETRY), nowhere, configured=True).decision
+
+        assert found == Manual(why="no destination is known", policy="rest@1")
 
     def test_is_left_to_a_person_if_nobody_made_policies(self) -> None:
         found = judge_revert(judged(WAITS), reverted(hopeless=True), configured=False).decision

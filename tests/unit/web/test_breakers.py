@@ -44,7 +44,7 @@ class TestTheList:
 
         html = web.get("/breakers")
 
-        assert "`orders` answers nothing since " in html
+        assert "“orders” answers nothing since " in html
         assert 'data-live="breaker/orders/state">open<' in html
         assert 'data-live="breaker/orders/failed">4 of 4<' in html
         assert 'data-live="breaker/orders/count">4<' in html
@@ -69,7 +69,7 @@ class TestTheList:
         told = live_values(web.counts.snapshot(), None)
 
         assert told["breaker/orders/state"] == "open"
-        assert told["breaker/orders/words"].startswith("`orders` is held by ")
+        assert told["breaker/orders/words"].startswith("“orders” is held by ")
         assert told["breaker/orders/tone"] == "bad"
         assert told["breaker/orders/until"] == "by hand until"
         assert told["breaker/orders/held"] == "1"

@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
+from retrier.app.parts import make_callers
 from retrier.app.server import is_of_api
+from retrier.settings import Api as ApiSettings
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.web.application import WORKING
 from tests.support.api import Api
 from tests.support.factories import failure
+from tests.support.http_client import URL, TestClient
 from tests.support.web import Web
 
 FORMS = sorted(
@@ -65,6 +68,40 @@ def test_a_form_of_another_site_is_refused_without_its_origin(web: Web, path: st
     answer = web.http.post(path, data={"name": "eve"}, headers={"Sec-Fetch-Site": "cross-site"})
 
     assert answer.status_code == 403
+
+
+@pytest.fixture
+def known(database: Database) -> Iterator[Web]:
+    """Give a page beside an API that knows another origin and a proxy."""
+    settings = ApiSettings(
+        allowed_hosts=("pulse.example",),
+        allowed_origins=("http://pulse.example:9090",),
+        trusted_proxies=("127.0.0.1",),
+    )
+    api = Api(database, make_callers(settings))
+    made = Web(api)
+    yield made
+    made.close()
+    api.http.close()
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_a_form_of_an_origin_that_may_ask_the_api_is_refused(known: Web, path: str) -> None:
+    headers = {"Origin": "http://pulse.example:9090"}
+
+    answer = known.http.post(path, data={"name": "eve"}, headers=headers)
+
+    assert answer.status_code == 403
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_behind_a_trusted_proxy_a_form_comes_from_the_host_that_was_asked_for(known: Web) -> None:
+    told = {"Origin": "http://pulse.example", "X-Forwarded-Host": "pulse.example"}
+    proxy = TestClient(known.http.app, base_url=URL, client=("127.0.0.1", 1), headers=told)
+
+    assert proxy.post("/groups").status_code == 405
+    assert proxy.post("/groups", headers={"Origin": "http://localhost"}).status_code == 403
+    proxy.close()
 
 
 def test_a_host_that_is_not_ours_is_refused(web: Web) -> None:

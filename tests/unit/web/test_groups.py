@@ -217,6 +217,35 @@ def test_a_group_is_archived_and_the_undo_is_offered(web: Web) -> None:
     assert 'data-live="tile/unresolved">0<' in web.get("/")
 
 
+def test_an_archive_asks_first_how_many(web: Web) -> None:
+    web.api.receive(failure(), failure())
+    group = only_group(web)
+
+    html = web.get(f"/groups/{group}/archive")
+
+    assert "Archive 2 messages?" in html
+    assert f'action="/groups/{group}/archive"' not in web.get("/groups")
+
+
+def test_what_fails_after_the_question_is_not_archived(web: Web) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+    form = web.form(f"/groups/{group}/archive", f"/groups/{group}/archive")
+    web.api.receive(failure())
+
+    web.post(f"/groups/{group}/archive", form)
+
+    assert 'data-live="tile/unresolved">1<' in web.get("/")
+
+
+def test_the_row_of_a_group_that_was_archived_says_so(web: Web) -> None:
+    web.api.receive(failure(), failure())
+
+    archive(web, only_group(web))
+
+    assert "2 messages archived" in web.get("/groups")
+
+
 def test_an_archive_is_undone(web: Web) -> None:
     web.api.receive(failure(), failure())
     forms = forms_of(follow(web, archive(web, only_group(web))))
@@ -238,7 +267,7 @@ def test_an_unknown_group_is_404(web: Web) -> None:
 def test_a_form_leads_to_no_other_site(web: Web) -> None:
     web.api.receive(failure())
     group = only_group(web)
-    form = web.form("/groups", f"/groups/{group}/archive")
+    form = web.form(f"/groups/{group}/archive", f"/groups/{group}/archive")
 
     answer = web.post(f"/groups/{group}/archive", {**form, "next": "//evil.example/"})
 
@@ -246,7 +275,7 @@ def test_a_form_leads_to_no_other_site(web: Web) -> None:
 
 
 def archive(web: Web, group: str) -> httpx.Response:
-    form = web.form("/groups", f"/groups/{group}/archive")
+    form = web.form(f"/groups/{group}/archive", f"/groups/{group}/archive")
     return web.post(f"/groups/{group}/archive", form)
 
 
@@ -329,3 +358,93 @@ def test_terms_that_cannot_be_meant_are_refused_and_nothing_is_asked_for(
     assert answer.status_code == 400
     assert words in answer.text
     assert operations(web) == []
+
+
+class TestWhileItIsRetried:
+    def paused(self, web: Web, group: str, **terms: str) -> str:
+        """Ask for a retry of the group and pause it; return the address of its operation."""
+        web.post(f"/groups/{group}/retry", {**retry_form(web, group), **terms})
+        (asked,) = operations(web)
+        web.api.http.patch(f"/api/operations/{asked['id']}", json={"paused": True})
+        return f"/operations/{asked['id']}"
+
+    def test_its_row_leads_to_the_operation(self, web: Web) -> None:
+        web.api.receive(failure())
+        at = self.paused(web, only_group(web))
+
+        assert f'href="{at}"' in web.get("/groups")
+
+    def test_it_is_resumed_from_its_row_where_it_is_paused(self, web: Web) -> None:
+        web.api.receive(failure())
+        at = self.paused(web, only_group(web))
+
+        answer = web.post(f"{at}/resume", web.form("/groups", f"{at}/resume"))
+
+        assert answer.headers["Location"] == "/groups?done=resumed"
+        assert 'paused" hidden>' in web.get("/groups")
+
+    def test_all_of_it_is_taken_and_it_says_why_nothing_else_is_offered(self, web: Web) -> None:
+        web.api.receive(failure(), failure())
+        group = only_group(web)
+        self.paused(web, group)
+
+        html = web.get("/groups")
+
+        assert "All of it is in that operation" in html
+        assert f"/groups/{group}/retry?" not in html
+        assert f"/groups/{group}/archive?" not in html
+
+    def test_what_is_behind_a_limit_is_still_offered(self, web: Web) -> None:
+        web.api.receive(failure(), failure(), failure())
+        group = only_group(web)
+        self.paused(web, group, limit="1")
+
+        html = web.get("/groups")
+
+        assert f"/groups/{group}/retry?" in html
+        assert f"/groups/{group}/archive?" in html
+
+    def test_what_failed_since_is_still_offered(self, web: Web) -> None:
+        web.api.receive(failure())
+        group = only_group(web)
+        self.paused(web, group)
+        web.api.receive(failure(time_of_failure=web.api.db.read(lambda tx: tx.now)))
+
+        assert f"/groups/{group}/retry?" in web.get("/groups")
+
+
+def test_the_queue_of_a_group_leads_to_its_messages(web: Web) -> None:
+    web.api.receive(failure(queue="shop orders"))
+
+    assert '<a href="/messages?queue=shop%20orders"><bdi>shop orders</bdi></a>' in web.get(
+        "/groups"
+    )
+
+
+def test_a_queue_is_not_named_a_third_time(web: Web) -> None:
+    said = "rejected by a consumer on orders"
+    web.api.receive(
+        failure(
+            exception_type=None, exception_message=None, failure_reason="rejected", queue="orders"
+        )
+    )
+    web.api.receive(
+        failure(exception_type=None, exception_message=None, failure_reason=said, queue="orders")
+    )
+
+    html = web.get("/groups")
+
+    assert f"<bdi>{said}: orders</bdi>" in html
+    assert f'<div class="where"><bdi>{said}</bdi>' not in html
+
+
+def test_a_title_without_a_stack_trace_leaves_the_word_to_its_message(web: Web) -> None:
+    web.api.receive(
+        failure(exception_type="SmtpError", exception_message="greylisted", stack_trace=None)
+    )
+
+    html = web.get("/groups")
+
+    assert titles(html) == ["SmtpError"]
+    assert "<bdi>greylisted</bdi>" in html
+    assert "No stacktrace" not in html

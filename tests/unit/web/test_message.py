@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from html import unescape
 from random import Random
 
@@ -13,7 +14,7 @@ from retrier.domain.streams import read_position
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, Bench
 from tests.support.disposing import DUE, make_dead, schedule
-from tests.support.factories import confirmation, failed_import, failure
+from tests.support.factories import FAILED_AT, confirmation, failed_import, failure
 from tests.support.processor_time import can_take
 from tests.support.streams import fail_in_stream
 from tests.support.web import Web, forms_of
@@ -211,6 +212,18 @@ class TestWhatItShows:
 
         assert "{&#34;number&#34;:293}" in page(web, key, body="text")
         assert "7b 22 6e 75" in page(web, key, body="hex")
+
+    def test_says_when_it_failed_where_it_was_taken_off_later(self, web: Web) -> None:
+        key = receive(
+            web,
+            time_of_failure=FAILED_AT,
+            received_at=FAILED_AT + timedelta(minutes=3),
+        )
+
+        story = page(web, key).split('<ol class="story">')[1]
+
+        assert "and was taken off the error queue then" in story
+        assert f'datetime="{FAILED_AT:%Y-%m-%dT%H:%M:%S}.000Z"' in story
 
     def test_is_its_story_the_newest_first_with_who_and_why(self, web: Web) -> None:
         key = receive(web)
@@ -540,7 +553,7 @@ class TestWhatItWaitsFor:
 
         html = web.get(f"/messages/{key}")
 
-        assert "<b>Waits</b><div><bdi>`orders` is held by " in html
+        assert "<b>Waits</b><div><bdi>“orders” is held by " in html
         assert 'href="/breakers">Breakers' in html
         assert "It waits for a person." not in html
 

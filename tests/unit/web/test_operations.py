@@ -241,6 +241,17 @@ class TestSteering:
         assert "It is cancelled:" in web.get(answer.headers["Location"])
         assert web.api.get(f"operations/{asked.operation_id}")["cancel_asked"]
 
+    def test_what_a_cancel_stopped_is_not_called_skipped(
+        self, web: Web, asked: CreatedOperation, bench: Bench
+    ) -> None:
+        web.api.http.delete(f"/api/operations/{asked.operation_id}")
+        bench.work()
+
+        html = web.get(f"/operations/{asked.operation_id}")
+
+        assert "Not sent <small>3 messages</small>" in html
+        assert "Skipped" not in html
+
     def test_what_is_over_is_left_as_it_is(
         self, web: Web, asked: CreatedOperation, bench: Bench
     ) -> None:
@@ -332,7 +343,7 @@ class TestWhereToLook:
 
         html = web.get(f"/operations/{made.operation_id}")
 
-        assert "`orders` answers nothing since" in html
+        assert "“orders” answers nothing since" in html
         assert 'Look at: <a href="/breakers">Breakers</a><' in html
 
     def test_one_that_waits_for_a_stream_leads_to_the_streams(self, web: Web) -> None:

@@ -35,13 +35,6 @@ def test_sizes(count: int, words: str) -> None:
     assert wording.size(count) == words
 
 
-@pytest.mark.parametrize(
-    ("part", "whole", "words"), [(0, 0, "100 %"), (2, 2, "100 %"), (99_999, 100_000, "99.9 %")]
-)
-def test_a_part_is_never_told_as_the_whole(part: int, whole: int, words: str) -> None:
-    assert wording.share(part, whole) == words
-
-
 def test_long_lists_are_cut() -> None:
     assert wording.listed(["a", "b", "c", "d"]) == "a, b and 2 more"
     assert wording.listed(["a", "b"]) == "a and b"

@@ -1,0 +1,115 @@
+"""What would become of messages by the settings: nothing is connected to, and nothing is stored."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from retrier.app.parts import make_mapping
+from retrier.clock import SystemClock
+from retrier.domain import dialects
+from retrier.domain.dialects.dialect import NOT_KNOWN
+from retrier.domain.failed_message import (
+    Confirmation,
+    FailedImport,
+    Failure,
+    OwnCopy,
+    Received,
+    Stamped,
+)
+from retrier.domain.headers import is_among
+from retrier.domain.wire import Delivery, PropertyCodec
+from retrier.ingestion.parsing import QueueMapping, parse
+from retrier.settings.model import ErrorQueue, Settings
+from retrier.transport.embedded.properties import EnvelopePropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
+
+Told = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedMessage:
+    """A message as it lies on an error queue; `is_written` if somebody wrote its properties down."""
+
+    queue: str
+    raw: bytes
+    body: bytes
+    is_written: bool = False
+
+
+def written(
+    queue: str, properties: Mapping[str, Any], headers: Mapping[str, Any], body: bytes
+) -> TriedMessage:
+    """Return a message of which somebody wrote down properties, by their names in AMQP."""
+    inside = {name: value for name, value in properties.items() if name != "headers"}
+    outside = {
+        name.replace("_", "-"): inside.pop(name)
+        for name in ("content_type", "content_encoding")
+        if name in inside
+    }
+    envelope = {**outside, "properties": inside, "headers": dict(headers)}
+    return TriedMessage(queue=queue, raw=json.dumps(envelope).encode(), body=body, is_written=True)
+
+
+def try_messages(settings: Settings, messages: Sequence[TriedMessage]) -> list[Told]:
+    """Return what each would be by these settings, and what its retry would leave out."""
+    queues = {each.queue: each for each in settings.ingestion.error_queues}
+    now = SystemClock().now()
+    told: list[Told] = []
+    for each in messages:
+        known = queues.get(each.queue)
+        mapping = make_mapping(settings, known or ErrorQueue(queue=each.queue))
+        codec = _codec(settings, each)
+        arrived = Delivery(
+            tag=None, queue=each.queue, raw=each.raw, body=each.body, redelivered=False
+        )
+        found = parse(arrived, codec, mapping, now)
+        told.append({"error_queue": each.queue, **_describe(found, codec, mapping)})
+    return told
+
+
+def _codec(settings: Settings, message: TriedMessage) -> PropertyCodec:
+    embedded = message.is_written or settings.broker.is_embedded
+    return EnvelopePropertyCodec() if embedded else AmqpPropertyCodec()
+
+
+def _describe(found: Received, codec: PropertyCodec, mapping: QueueMapping) -> Told:
+    match found:
+        case Failure():
+            return _describe_failure(found, codec, mapping)
+        case FailedImport(reason=reason):
+            return {"becomes": "failed import", "reason": reason}
+        case Confirmation(unique_message_id=unique_id):
+            return {"becomes": "confirmation", "of": unique_id}
+        case OwnCopy() | Stamped():
+            return {"becomes": "copy out of a staging queue, if its stamps are true"}
+
+
+def _describe_failure(found: Failure, codec: PropertyCodec, mapping: QueueMapping) -> Told:
+    details = found.details
+    stripped = [each for own in mapping.own for each in own.strip]
+    inside = dialects.unwrap(found.dialect, codec.read(found.raw), found.body)
+    headers = inside.headers if inside else codec.read(found.raw).headers
+    facts = {
+        "becomes": "failed message",
+        "dialect": found.dialect,
+        "queue": details.queue,
+        "destination": None if details.destination == NOT_KNOWN else details.destination,
+        "endpoint": details.endpoint,
+        "message_type": details.message_type,
+        "message_id": found.message_id,
+        "exception_type": details.exception_type,
+        "exception_message": details.exception_message,
+        "stack_trace": details.stack_trace,
+        "failure_reason": details.failure_reason,
+        "time_of_failure": details.time_of_failure and details.time_of_failure.isoformat(),
+        "attempts": details.attempts_reported,
+        "stream": details.stream_id,
+        "left_out": sorted(
+            name
+            for name in headers
+            if dialects.strips(found.dialect, name) or is_among(name, stripped)
+        ),
+        "goes_back": "the message inside its envelope" if inside else "the message as it came",
+    }
+    return {name: value for name, value in facts.items() if value is not None}

@@ -1,0 +1,149 @@
+"""The dialect of EasyNetQ: its error envelope, in which the original message stands as a text."""
+
+import re
+from collections.abc import Mapping
+
+from retrier.domain.dialects.dialect import (
+    NOT_KNOWN,
+    Declared,
+    Library,
+    Original,
+    amqp_field,
+    count,
+    is_text,
+    table_of,
+)
+from retrier.domain.failed_message import FailureDetails
+from retrier.domain.times import from_epoch, parse_iso_time
+from retrier.domain.wire import Properties
+
+TYPE = "EasyNetQ.SystemMessages.Error"
+LARGEST_ENVELOPE = 64 * 1024 * 1024
+"""Bytes. A larger envelope is taken for a message of its own."""
+
+_TEXTS = {
+    "ContentType": "content_type",
+    "ContentEncoding": "content_encoding",
+    "CorrelationId": "correlation_id",
+    "ReplyTo": "reply_to",
+    "MessageId": "message_id",
+    "Type": "type",
+    "AppId": "app_id",
+}
+_NUMBERS = {"DeliveryMode": ("delivery_mode", 2), "Priority": ("priority", 255)}
+_LARGEST_TIME = 2**63
+_SHORT = 255
+"""Bytes: AMQP's short string."""
+_THROWN = re.compile(r"(?P<type>[A-Za-z_][\w.+`]*): (?P<text>.*)")
+
+DECLARED = Declared(
+    library="EasyNetQ",
+    recognised_by=f"`type` begins with `{TYPE}`, and the body is its envelope",
+    feeds={
+        "queue": "body: `Queue`; it is empty before version 3, then not known",
+        "exception_type": "body: `Exception`, its first line",
+        "exception_message": "body: `Exception`, its first line",
+        "stack_trace": "body: `Exception`",
+        "time_of_failure": "body: `DateTime`",
+        "message_type": "body: `BasicProperties.Type`",
+        "message_id": "body: `BasicProperties.MessageId`, else `BasicProperties.CorrelationId`",
+        "time_sent": "body: `BasicProperties.Timestamp`",
+    },
+    comes_back="keeps all headers, in the envelope: `Message` goes back with `BasicProperties`",
+)
+
+
+class EasyNetQDialect(Library):
+    """An envelope of JSON. It stays stored and shown; what goes back is the message inside."""
+
+    name = "easynetq"
+    mark = "type"
+    reads_body = True
+    declared = DECLARED
+
+    def recognises(self, properties: Properties, body: bytes = b"") -> bool:
+        """Say whether the message is an envelope that can be opened."""
+        named = str(properties.fields.get("type") or "")
+        return named.startswith(TYPE) and self.unwrap(properties, body) is not None
+
+    def read(
+        self,
+        properties: Properties,  # noqa: ARG002 - they are those of the envelope
+        *,
+        otherwise: str | None = None,
+        body: bytes = b"",
+        found_on: str = "",  # noqa: ARG002 - the envelope says where it failed
+    ) -> FailureDetails:
+        """Read the envelope."""
+        told = table_of(body, LARGEST_ENVELOPE)
+        queue = is_text(told.get("Queue")) or otherwise or NOT_KNOWN
+        inner = _properties(told.get("BasicProperties"))
+        trace = is_text(told.get("Exception"))
+        thrown = _THROWN.match(trace or "")
+        return FailureDetails(
+            queue=queue,
+            destination=queue,
+            message_type=amqp_field(inner, "type"),
+            exception_type=thrown["type"] if thrown else None,
+            exception_message=(thrown["text"] if thrown else (trace or "").partition("\n")[0])
+            or None,
+            stack_trace=trace,
+            time_of_failure=parse_iso_time(is_text(told.get("DateTime"))),
+            time_sent=from_epoch(inner.fields.get("timestamp")),
+        )
+
+    def message_id(self, properties: Properties) -> str | None:
+        """Return the id of the message inside, else what correlates it: EasyNetQ sets only that."""
+        named = amqp_field(properties, "message_id")
+        return named or amqp_field(properties, "correlation_id")
+
+    def unwrap(self, properties: Properties, body: bytes) -> Original | None:  # noqa: ARG002 - the body says it
+        """Return the message inside, with its properties."""
+        told = table_of(body, LARGEST_ENVELOPE)
+        text, inner = told.get("Message"), told.get("BasicProperties")
+        if not isinstance(text, str) or not isinstance(inner, dict | None):
+            return None
+        if not {"Exception", "RoutingKey", "Exchange"} <= told.keys():
+            return None
+        found = _properties(inner)
+        return Original(text.encode(errors="replace"), found.headers, found.fields)
+
+
+def _properties(inner: object) -> Properties:
+    """Return properties as AMQP can hold them; what it cannot hold is left out."""
+    told: Mapping[str, object] = inner if isinstance(inner, dict) else {}
+    texts = {
+        name: _sound(value)
+        for key, name in _TEXTS.items()
+        if (value := is_text(told.get(key))) and _is_short(value) and _is_there(told, key)
+    }
+    numbers = {
+        name: number
+        for key, (name, most) in _NUMBERS.items()
+        if (number := count(told.get(key))) and number <= most and _is_there(told, key)
+    }
+    timestamp = told.get("Timestamp")
+    is_time = type(timestamp) is int and 0 < timestamp < _LARGEST_TIME
+    if isinstance(timestamp, int) and is_time and _is_there(told, "Timestamp"):
+        numbers["timestamp"] = timestamp
+    headers = told.get("Headers")
+    return Properties(
+        headers={_sound(name): value for name, value in headers.items() if name and _is_short(name)}
+        if isinstance(headers, dict)
+        else {},
+        fields={**texts, **numbers},
+    )
+
+
+def _is_there(told: Mapping[str, object], key: str) -> bool:
+    """Say whether the property was set: older versions write values also for those that were not."""
+    return told.get(f"{key}Present") is not False
+
+
+def _is_short(text: str) -> bool:
+    return len(text.encode(errors="replace")) <= _SHORT
+
+
+def _sound(text: str) -> str:
+    """Return a text that can be encoded: JSON may hold halves of characters."""
+    return text.encode(errors="replace").decode()
