@@ -141,6 +141,9 @@ LONGEST_LINE = 2000
 
 PYTHON = re.compile(r'\s*(?:\|\s*)*File "(?P<file>[^"]+)", line \d+(?:, in (?P<function>.+))?')
 AT = re.compile(r"\s*at (?:async )?(?P<frame>.+)")
+PHP = re.compile(
+    r"#\d{1,9} [^(]*(?:\(\d{1,9}\)|\[internal function\]|\(main\)): (?P<function>[^(\s]+)\(.*"
+)
 NODE_FILE = re.compile(r"(?P<file>\S+?):\d+(?::\d+)?")
 CALL = re.compile(r"(?P<function>[^()]+)\((?P<inside>[^()]*)")
 JAVA_PLACE = re.compile(r"[^\s,]+\.\w+(?::\d+)?|Native Method|Unknown Source|<generated>")
@@ -150,13 +153,16 @@ JAVA_PLACE = re.compile(r"[^\s,]+\.\w+(?::\d+)?|Native Method|Unknown Source|<ge
 def first_frame(stack_trace: str, exception_message: str | None) -> str | None:
     """Return the frame that names the cause, without lines and paths; None if none is found.
 
-    .NET, Java, Node: the first `at` line. Python: the last `File` line, the innermost call. The
+    .NET, Java, Node: the first `at` line. PHP: the first numbered call. Python: the last `File` line, the innermost call. The
     exception's message is taken out first: it may look like a frame.
     """
     lines = [line[:LONGEST_LINE] for line in _without(stack_trace, exception_message).splitlines()]
     python = [match for line in lines if (match := PYTHON.match(line))]
     if python:
         return _python_frame(python[-1])
+    php = next((match for line in lines if (match := PHP.fullmatch(line.strip()))), None)
+    if php:
+        return php["function"]
     frames = (_at_frame(match["frame"]) for line in lines if (match := AT.match(line)))
     return next((frame for frame in frames if frame), None)
 

@@ -1,7 +1,7 @@
 """The ledger (`ledger`), and figures about the service: for people, metrics and the page."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import islice
@@ -17,7 +17,6 @@ from retrier.store.breaker_lists import count_open
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import Transaction
-from retrier.store.groups import RECORDED
 from retrier.store.operation_lists import is_alive, is_resting
 from retrier.store.policies import count_sets
 from retrier.store.schema import (
@@ -337,30 +336,40 @@ def _sum_of(disposition: Disposition) -> Label[Any]:
 def find_cause_facts(tx: Transaction, cause_ids: Sequence[int]) -> Mapping[int, CauseFacts]:
     """Return what is known of these causes. Raises DatabaseUnavailable."""
     found: dict[int, list[FailureGroup]] = {}
-    recorded: dict[int, dict[str, datetime]] = {}
     member = tx.sql.member(cause_groups.c.cause_id, cause_ids)
     grouped = (
-        select(cause_groups.c.cause_id, failure_groups, RECORDED)
+        select(cause_groups.c.cause_id, failure_groups)
         .join(failure_groups, failure_groups.c.group_id == cause_groups.c.group_id)
         .where(member)
     )
     for cause_id, *group in tx.execute(grouped):
-        group_id, classifier, title, first = group
+        group_id, classifier, title = group
         each = FailureGroup(group_id=group_id, classifier=classifier, title=title)
         found.setdefault(cause_id, []).append(each)
-        recorded.setdefault(cause_id, {})[group_id] = first
+    recorded = _find_recorded(tx, {each.group_id for some in found.values() for each in some})
     names = ("cause_id", "queue", "exception_type", "exception_message", "failure_reason")
     query = select(*(causes.c[name] for name in names)).where(
         tx.sql.member(causes.c.cause_id, cause_ids)
     )
-    return {
-        row["cause_id"]: CauseFacts(
-            **row,
-            groups=tuple(found.get(row["cause_id"], ())),
-            recorded=recorded.get(row["cause_id"], {}),
-        )
-        for row in tx.execute(query).mappings()
-    }
+    facts: dict[int, CauseFacts] = {}
+    for row in tx.execute(query).mappings():
+        groups = tuple(found.get(row["cause_id"], ()))
+        first = {each.group_id: recorded[each.group_id] for each in groups}
+        facts[row["cause_id"]] = CauseFacts(**row, groups=groups, recorded=first)
+    return facts
+
+
+def _find_recorded(tx: Transaction, group_ids: Collection[str]) -> Mapping[str, datetime]:
+    """Return when the first failure of each group was recorded: each is summed up once."""
+    if not group_ids:
+        return {}
+    query = (
+        select(cause_groups.c.group_id, func.min(causes.c.created_at).label("first"))
+        .join(causes, causes.c.cause_id == cause_groups.c.cause_id)
+        .where(tx.sql.member(cause_groups.c.group_id, sorted(group_ids)))
+        .group_by(cause_groups.c.group_id)
+    )
+    return {row.group_id: row.first for row in tx.execute(query)}
 
 
 @reading

@@ -160,7 +160,7 @@ class GroupCount:
     archive: ArchiveOperation | None = None
 
 
-RECORDED = (
+_RECORDED = (
     select(func.min(causes.c.created_at))
     .join_from(causes, cause_groups, members.cause_id == causes.c.cause_id)
     .where(members.group_id == groups.group_id)
@@ -218,7 +218,7 @@ def _count(
             *(counts[name] for name in _COUNTS),
             counts.first,
             counts.last,
-            RECORDED,
+            _RECORDED,
         )
         .join(counts.group_id.table, counts.group_id == groups.group_id)
         .order_by(counts.last.desc(), groups.group_id)
@@ -269,7 +269,7 @@ def find_uncounted(
     tx: Transaction, group_ids: Sequence[str], classifier: str, title: str | None
 ) -> Sequence[GroupCount]:
     """Return those of these groups that belong to the classifier, with no message counted."""
-    others = select(failure_groups, RECORDED).where(
+    others = select(failure_groups, _RECORDED).where(
         tx.sql.member(groups.group_id, group_ids), *_of_classifier(classifier, title)
     )
     uncounted = {**dict.fromkeys(_COUNTS, 0), "first": None, "last": None}
@@ -301,7 +301,7 @@ def _unresolved_of(group_id: str) -> Selection:
 
 
 def _find(tx: Transaction, group_id: str, wanted: Selection) -> GroupCount | None:
-    group = select(failure_groups, RECORDED).where(groups.group_id == group_id)
+    group = select(failure_groups, _RECORDED).where(groups.group_id == group_id)
     row = tx.execute(group).mappings().one_or_none()
     if row is None:
         return None

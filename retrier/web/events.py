@@ -18,6 +18,7 @@ from retrier.store.event_log import (
 )
 from retrier.store.operation_lists import read_history
 from retrier.web.messages import Token
+from retrier.web.operation_lines import operation_line
 from retrier.web.page import show
 from retrier.web.pages import PAGE, PagedList
 from retrier.web.parts import Parts
@@ -126,11 +127,15 @@ history_router = APIRouter(prefix="/history")
 def get_history(request: Request, parts: Parts) -> Response:
     """Show the last retries that are over, and those whose end nobody has taken note of."""
     found = read_history(parts.db)
+    shown = (*found.unacknowledged, *found.historic)
+    # They are over: nothing of their lines depends on the time.
+    lines = {each.operation_id: operation_line(each, each.created_at) for each in shown}
     return show(
         request,
         "history.html",
         current="/history",
         unseen=found.unacknowledged,
         last=found.historic,
+        lines=lines,
         retry_types=RETRY_TYPES,
     )

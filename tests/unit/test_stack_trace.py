@@ -94,3 +94,16 @@ def test_a_short_message_takes_nothing_out_of_the_frames():
 
 def test_an_endless_line_is_looked_at_in_part():
     assert first_frame("   at " + "(" * 1_000_000, None) is None
+
+
+@pytest.mark.parametrize(
+    ("trace", "frame"),
+    [
+        ("#0 /app/src/Packing.php(12): Shop\\Packing->pack(7)\n#1 {main}", "Shop\\Packing->pack"),
+        ("#0 [internal function]: Shop\\Packing::pack()", "Shop\\Packing::pack"),
+        ("Error: x in /a.php:3\nStack trace:\n#0 /app/a b.php(3): pack(Array)", "pack"),
+        ("#0 {main}", None),
+    ],
+)
+def test_of_php_the_first_call_is_the_frame(trace: str, frame: str | None) -> None:
+    assert first_frame(trace, None) == frame

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from retrier.ingestion.parsing import QueueMapping
+from retrier.settings import load_settings
 from tests.support.command_line import CommandLine
-from tests.support.factories import failed_import
+from tests.support.factories import ERROR_QUEUE, failed_import
 from tests.support.raw_messages import raw_properties
 
 SETTINGS = """
@@ -99,6 +101,21 @@ def test_those_of_one_error_queue_can_be_named(cli: CommandLine, settings: str) 
     cli.api.receive(failed_import(), failed_import(error_queue="dead", body=b"other"))
 
     assert [each["error_queue"] for each in told(cli, settings, "--queue", "dead")] == ["dead"]
+
+
+def test_a_service_with_these_settings_reads_failed_imports_by_them(
+    cli: CommandLine, settings: str
+) -> None:
+    cli.api.receive(failed_import(raw=raw_properties(OURS["headers"]), body=b'{"id": 8}'))
+    own = tuple(each.dialect for each in load_settings(Path(settings), {}).ingestion.dialects)
+    cli.api.mappings[ERROR_QUEUE] = QueueMapping(queue=ERROR_QUEUE, own=own)
+
+    cli.lines("imports", "retry", "--all", "--user", "ada")
+
+    (found,) = cli.api.get("errors")
+    assert (found["message_id"], found["queue_address"]) == ("8", "orders")
+    assert found["exception"]["message"] == "no stock"
+    assert cli.api.ids("imports") == []
 
 
 @pytest.mark.parametrize(

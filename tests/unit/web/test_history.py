@@ -2,6 +2,7 @@
 
 from retrier.domain.selection import Selection
 from tests.support.bench import Bench
+from tests.support.factories import failure
 from tests.support.web import Web, forms_of
 
 
@@ -51,3 +52,23 @@ def test_the_retry_of_a_group_is_seen_as_its_group_is(web: Web) -> None:
     (shown,) = web.api.get("recoverability/history")["historic_operations"]
     assert Selection(group=shown["request_id"]) == Selection(group=group)
     assert web.api.get("recoverability/history")["unacknowledged_operations"] == []
+
+
+def test_where_one_came_back_it_is_not_shown_as_well_done(web: Web) -> None:
+    bench = Bench(web.api.db)
+    (key,) = bench.fail(1)
+    asked = bench.ask([key])
+    bench.work()
+    bench.receive(
+        failure(
+            message_id=bench.message(key)["message_id"],
+            stamped_id=key,
+            retry_id=bench.retry_id(key),
+        )
+    )
+
+    html = web.get("/history")
+
+    assert '<span class="badge bad">completed</span>' in html
+    assert "1 came back" in html
+    assert f"/messages?operation={asked.operation_id}&amp;outcome=came_back" in html
