@@ -4,16 +4,15 @@
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
-from enum import StrEnum
 from hashlib import sha256
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, get_args, overload
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints, overload
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 
@@ -35,7 +34,58 @@ HEADERS: Mapping[str, str] = MappingProxyType(
 TOTAL_COUNT = "Total-Count"
 
 
-def answer(request: Request, content: object, headers: Mapping[str, str] | None = None) -> Response:
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+M = TypeVar("M", bound=Mapping[str, object])
+
+
+class Answer(Response, Generic[T_co]):
+    """An answer with JSON of this shape, or with these bytes.
+
+    A route says in its own types which it gives. Its code is checked against that, and OpenAPI is
+    made of it (`Routes`).
+    """
+
+
+class Refusal(Response):
+    """An answer with a problem."""
+
+
+_BYTES = {
+    # Named first for clients that are generated: they know what to do with it.
+    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+    "*/*": {},
+}
+
+
+class Routes(APIRouter):
+    """The routes of one noun: OpenAPI describes their answers by the types of their functions.
+
+    `-> Answer[list[FailedMessage]] | Refusal` is all that a route says. Nothing is looked at when it
+    answers.
+    """
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **more: Any) -> None:
+        """Add a route, and say what it answers."""
+        shape = _shape_of(endpoint)
+        if shape is None or shape is bytes:
+            more["response_class"] = Response
+        if shape is bytes:
+            more["responses"] = {200: {"content": _BYTES}} | (more.get("responses") or {})
+        more["response_model"] = None if shape is bytes else shape
+        super().add_api_route(path, endpoint, **more)
+
+
+def _shape_of(endpoint: Callable[..., Any]) -> Any:
+    """Return what a function gives in its `Answer`; None if it gives no content."""
+    returned = get_type_hints(endpoint, include_extras=True)["return"]
+    for each in (returned, *get_args(returned)):
+        if get_origin(each) is Answer:
+            return get_args(each)[0]
+    return None
+
+
+def answer(request: Request, content: T, headers: Mapping[str, str] | None = None) -> Answer[T]:
     """Answer 200 with JSON, or 304 if the client has exactly this.
 
     The ETag is the hash of the content, so every change of the content changes it.
@@ -46,38 +96,40 @@ def answer(request: Request, content: object, headers: Mapping[str, str] | None 
     return revalidated(request, body, etag, {"Content-Type": "application/json", **own})
 
 
-def revalidated(request: Request, body: bytes, etag: str, headers: Mapping[str, str]) -> Response:
-    """Answer 200 with the body, or 304 without it if the client's If-None-Match names the ETag."""
+def revalidated(
+    request: Request, body: bytes, etag: str, headers: Mapping[str, str]
+) -> Answer[Any]:
+    """Answer 200 with the body, or 304 without it if the client's If-None-Match names the ETag.
+
+    What the body holds is for the caller to say.
+    """
     quoted = f'"{etag}"'
     own = {**HEADERS, "ETag": quoted, **headers}
     known = request.headers.get("if-none-match", "")
     if quoted in known.replace("W/", "").replace(" ", "").split(",") or known.strip() == "*":
         own.pop("Content-Type")
-        return Response(status_code=304, headers=own)
+        return Answer(status_code=304, headers=own)
     if request.method == "HEAD":
-        return Response(headers={**own, "Content-Length": str(len(body))})
-    return Response(body, headers=own)
+        return Answer(headers={**own, "Content-Length": str(len(body))})
+    return Answer(body, headers=own)
 
 
-def told(content: object) -> Response:
+def told(content: T) -> Answer[T]:
     """Answer 200 with JSON that no client keeps: what a POST found out."""
     own = {**HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
-    return Response(encode(content), headers=own)
+    return Answer(encode(content), headers=own)
 
 
-def accepted(content: object, location: str | None = None) -> Response:
+def accepted(content: T, location: str | None = None) -> Answer[T]:
     """Answer 202: the request is stored durably, and `location` shows its progress."""
     own = {**HEADERS, "Content-Type": "application/json"}
     own |= {"Location": location} if location else {}
-    return Response(encode(content), status_code=202, headers=own)
+    return Answer(encode(content), status_code=202, headers=own)
 
 
 def encode(content: object) -> bytes:
     """Encode as JSON in UTF-8."""
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-Json = dict[str, object]
 
 
 @overload
@@ -91,15 +143,10 @@ def time(moment: datetime | None) -> str | None:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def camel(value: StrEnum) -> str:
-    """Show a stored value as ServiceControl shows its enums: `retryIssued`."""
-    first, *rest = value.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-def present(members: Mapping[str, object]) -> Json:
-    """Leave out members that are None."""
-    return {name: value for name, value in members.items() if value is not None}
+def present(members: M) -> M:
+    """Leave out members that are None; the shape says which of them may be (`Maybe`)."""
+    # The same members, some less.
+    return {name: value for name, value in members.items() if value is not None}  # type: ignore[return-value]
 
 
 _ADVICE: Mapping[int, str] = MappingProxyType(
@@ -126,9 +173,9 @@ OUT_OF_BOUNDS = "out_of_bounds"
 """The type of a validation error about a value of the right shape that is out of its range."""
 
 
-def problem(status: int, detail: str, **more: object) -> Response:
+def problem(status: int, detail: str, **more: object) -> Refusal:
     """Return the answer with a problem; `more` are further members of the document."""
-    document = {
+    document: dict[str, object] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
@@ -137,7 +184,7 @@ def problem(status: int, detail: str, **more: object) -> Response:
         **more,
     }
     headers = {**HEADERS, "Content-Type": "application/problem+json", "Cache-Control": "no-store"}
-    return Response(encode(document), status_code=status, headers=headers)
+    return Refusal(encode(document), status_code=status, headers=headers)
 
 
 def add_handlers(api: FastAPI) -> None:
@@ -189,7 +236,7 @@ def _why_stray(name: str, known: AbstractSet[str]) -> str:
     return f"Nothing here reads a member {shown}; what is read: {', '.join(sorted(known))}."
 
 
-def later(answer: Response) -> Response:
+def later(answer: Refusal) -> Refusal:
     """Add when to come again."""
     answer.headers["Retry-After"] = str(RETRY_AFTER)
     return answer

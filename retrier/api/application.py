@@ -1,11 +1,12 @@
 """Builds the API out of its routes, one module per noun."""
 
 from collections.abc import Iterator, Mapping
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
 from fastapi import Depends, FastAPI
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
 from starlette.routing import Match
 from starlette.types import ASGIApp, Scope
 
@@ -33,6 +34,9 @@ from retrier.api.answers import add_handlers
 from retrier.api.middleware import RequestMiddleware, refuse_members_that_stand_twice, refuse_strays
 from retrier.api.origins import METHODS
 from retrier.api.parts import ApiParts, take_place
+from retrier.api.shapes import Problem
+from retrier.api.shapes.messages import FAILED_MESSAGE, GROUP
+from retrier.api.shapes.operations import ASKED, OPERATION
 
 WATCHING = (service.watching,)
 """Routes of every process, whatever its roles."""
@@ -76,28 +80,13 @@ If two match a path, the more specific one is listed first.
 
 Document = dict[str, Any]
 
+_SUCCESS = frozenset({"200", "202"})
 _HARMLESS = frozenset({"get", "head"})
-_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_MODELS = "#/components/schemas/"
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": f"{_MODELS}Problem"}}}
 _TEXT = {"type": "string"}
-_ERROR = {
-    "type": "object",
-    "required": ["field", "reason"],
-    "properties": {"field": _TEXT, "reason": _TEXT},
-}
-_PROBLEM_SCHEMA = {
-    "title": "Problem",
-    "description": "A refusal or a failure (RFC 9457): `advice` says what to do.",
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "advice"],
-    "properties": {
-        **dict.fromkeys(("type", "title", "detail", "advice"), _TEXT),
-        "status": {"type": "integer"},
-        "errors": {"type": "array", "items": _ERROR},
-    },
-}
 _MEANINGS: Mapping[int, str] = MappingProxyType(
     {
-        304: "Unchanged: If-None-Match names the ETag of the answer",
         400: "A value that is not allowed",
         403: "A browser sends this for a page of another origin",
         404: "No such id or address",
@@ -112,7 +101,12 @@ _CONFLICTS = frozenset(
     {
         ("post", "/api/recovery/retry"),
         ("post", "/api/recovery/retry/preview"),
+        ("post", "/api/archive_operations"),
         ("post", "/api/archive_operations/{archive_operation_id}/undo"),
+        ("post", "/api/pendingretries/retry/all"),
+        ("patch", "/api/pendingretries/resolve/all"),
+        ("post", "/api/imports/retry"),
+        ("post", "/api/streams/{stream_id}/release"),
         ("post", "/api/errors/{failed_message_id}/archive"),
         ("post", "/api/errors/{failed_message_id}/dead"),
         ("post", "/api/errors/{failed_message_id}/revive"),
@@ -128,18 +122,9 @@ _CONFLICTS = frozenset(
         ("put", "/api/views/{name}"),
     }
 )
-_BYTES: Document = {"*/*": {}}
 _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
     {
-        ("/api/messages/{message_id}/body", "get", "200"): {
-            "description": "The body as it was received, with the content type of its sender",
-            "content": _BYTES,
-        },
         ("/api/messages/{message_id}/body", "get", "204"): {"description": "The body is empty"},
-        ("/api/imports/{import_id}/body", "get", "200"): {
-            "description": "The body as it came",
-            "content": _BYTES,
-        },
         ("/api/imports/{import_id}/body", "get", "204"): {"description": "The body is empty"},
         ("/api/recoverability/groups/{group_id}/comment", "post", "422"): {
             "description": "A comment that is empty or too long",
@@ -152,15 +137,29 @@ _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
         },
         ("/metrics", "get", "200"): {
             "description": "In Prometheus' text format, or as OpenMetrics",
-            "content": _BYTES,
+            "content": {"text/plain": {"schema": _TEXT}, "*/*": {}},
         },
         ("/health/ready", "get", "503"): {
             "description": "A part does not work",
-            "content": {"application/json": {"schema": {}}},
+            "content": {"application/json": {"schema": {"$ref": f"{_MODELS}Readiness"}}},
         },
     }
 )
 """Answers of one route: path, method and status."""
+
+
+_EXAMPLES: Mapping[str, object] = MappingProxyType(
+    {
+        "get_errors": [FAILED_MESSAGE],
+        "get_last_attempt": FAILED_MESSAGE,
+        "get_groups": [GROUP],
+        "get_groups_by_classifier": [GROUP],
+        "create_operation": ASKED,
+        "retry_messages": ASKED,
+        "get_operation": OPERATION,
+    }
+)
+"""What is answered, by the name of the operation: of those that clients use first."""
 
 
 class DescribedApi(FastAPI):
@@ -186,23 +185,46 @@ class DescribedApi(FastAPI):
         return any(route.matches(scope)[0] is Match.FULL for route in self.router.routes)
 
 
+def name_operation(route: APIRoute) -> str:
+    """Name an operation as its function; HEAD beside GET counts what GET lists."""
+    if route.methods == {"HEAD"}:
+        return f"count_{route.name.removeprefix('get_').removeprefix('count_')}"
+    return route.name
+
+
 def _complete(document: Document) -> None:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     # FastAPI's own schema of a 422 is removed: that form is never sent.
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
-    schemas["Problem"] = _PROBLEM_SCHEMA
+    problem = TypeAdapter(Problem).json_schema(ref_template=f"{_MODELS}{{model}}")
+    schemas |= {**problem.pop("$defs"), "Problem": problem}
+    # FastAPI titles each member by its own name, which tells nothing.
+    for schema in schemas.values():
+        for member in schema.get("properties", {}).values():
+            member.pop("title", None)
+    # There is nobody to log in as: whoever reaches the address may ask.
+    document["security"] = []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             _complete_operation(path, method, operation)
 
 
 def _complete_operation(path: str, method: str, operation: Document) -> None:
+    for parameter in operation.get("parameters", ()):
+        schema = parameter["schema"]
+        schema.pop("title", None)
+        if schema.get("default") == "":
+            # An empty text is the same as none.
+            del schema["default"]
     responses: Document = operation["responses"]
     responses.pop("422", None)
     for status in _refusals(path, method, operation):
-        content = {} if status == HTTPStatus.NOT_MODIFIED else {"content": _PROBLEM}
-        responses[str(status)] = {"description": _MEANINGS[status], **content}
+        responses[str(status)] = {"description": _MEANINGS[status], "content": _PROBLEM}
+    example = _EXAMPLES.get(operation["operationId"])
+    if example is not None:
+        for success in responses.keys() & _SUCCESS:
+            responses[success]["content"]["application/json"]["example"] = example
     own = {key[2]: shown for key, shown in _OWN.items() if key[:2] == (path, method)}
     responses.update(own)
     if method == "head":
@@ -211,12 +233,14 @@ def _complete_operation(path: str, method: str, operation: Document) -> None:
 
 
 def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
-    """Yield the statuses other than success with which a request may be answered."""
+    """Yield the statuses other than success with which a request may be answered.
+
+    Without 304: who sends no If-None-Match never gets it, and who generates a client from it would
+    have to expect an answer without content in each call.
+    """
     yield from (400, 421)
     if path.startswith("/api"):
         yield 503
-    if path.startswith("/api") and method in _HARMLESS and path != "/api/events":
-        yield 304
     if "{" in path or "404" in operation["responses"]:
         yield 404
     if method not in _HARMLESS:
@@ -241,6 +265,9 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     api = DescribedApi(
         title="Retrier",
         version=parts.version,
+        license_info={"name": "MIT", "identifier": "MIT"},
+        servers=[{"url": "/"}],
+        generate_unique_id_function=name_operation,
         redirect_slashes=False,
         # Off: FastAPI's documentation pages load scripts from the host of a third party.
         docs_url=None,

@@ -6,18 +6,20 @@ value, ServicePulse hides what it shows of NServiceBus.
 
 from datetime import timedelta
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request
 
-from retrier.api.answers import Json, answer, present
+from retrier.api.answers import Answer, Routes, answer, present
 from retrier.api.parts import Configured, Parts
+from retrier.api.shapes import OnlyId
+from retrier.api.shapes import service as shapes
 from retrier.domain.times import NO_TIME_SPAN, show_time_span
 
 FOR_EVER = timedelta(days=36_500)
 """What is said of a period without end: the longest that the settings take."""
-_NOT_HERE = {"Enabled": False}
+_NOT_HERE: shapes.Enabled = {"Enabled": False}
 
 
-def configuration(configured: Configured) -> Json:
+def configuration(configured: Configured) -> shapes.Configuration:
     """Show the settings that clients read; `performance_tunning` is spelled as they read it."""
     kept = FOR_EVER if configured.archived_kept is None else configured.archived_kept
     return {
@@ -31,38 +33,41 @@ def configuration(configured: Configured) -> Json:
             "external_integrations_dispatching_batch_size": 0,
         },
         "persistence_settings": {},
-        "transport": present(
-            {
-                "transport_type": configured.broker,
-                "error_log_queue": configured.log_queue,
-                "error_queue": configured.error_queues[0] if configured.error_queues else None,
-                "forward_error_messages": configured.log_queue is not None,
-            }
-        ),
+        "transport": _transport(configured),
         "plugins": {"heartbeat_grace_period": NO_TIME_SPAN},
     }
 
 
-router = APIRouter(prefix="/api", tags=["configuration"])
+def _transport(configured: Configured) -> shapes.ConfiguredTransport:
+    view: shapes.ConfiguredTransport = {
+        "transport_type": configured.broker,
+        "error_log_queue": configured.log_queue,
+        "error_queue": configured.error_queues[0] if configured.error_queues else None,
+        "forward_error_messages": configured.log_queue is not None,
+    }
+    return present(view)
+
+
+router = Routes(prefix="/api", tags=["configuration"])
 
 
 @router.get("/configuration")
 @router.get("/instance-info", name="get_instance_info")
-def get_configuration(request: Request, parts: Parts) -> Response:
+def get_configuration(request: Request, parts: Parts) -> Answer[shapes.Configuration]:
     """Return the settings that clients read, such as how long archived messages are kept."""
     return answer(request, configuration(parts.configured))
 
 
 @router.get("/configuration/remotes")
-def get_remotes(request: Request) -> Response:
+def get_remotes(request: Request) -> Answer[list[OnlyId]]:
     """List the other instances that this one asks: there are none."""
     return answer(request, [])
 
 
 @router.get("/authentication/configuration")
-def get_authentication(request: Request) -> Response:
+def get_authentication(request: Request) -> Answer[shapes.Authentication]:
     """Say how clients log in: they do not."""
-    shown = {
+    shown: shapes.Authentication = {
         "enabled": False,
         "role_based_authorization_enabled": False,
         "client_id": "",
@@ -74,10 +79,10 @@ def get_authentication(request: Request) -> Response:
 
 
 @router.get("/my/routes")
-def get_my_routes(request: Request) -> Response:
+def get_my_routes(request: Request) -> Answer[shapes.MyRoutes]:
     """List the routes that the client may call: all there are."""
-    paths: dict[str, Json] = request.app.openapi()["paths"]
-    routes = [
+    paths: dict[str, dict[str, object]] = request.app.openapi()["paths"]
+    routes: list[shapes.MyRoute] = [
         {"method": method.upper(), "url_template": path}
         for path, methods in paths.items()
         for method in methods
@@ -86,10 +91,10 @@ def get_my_routes(request: Request) -> Response:
 
 
 @router.get("/connection")
-def get_connection(request: Request, parts: Parts) -> Response:
+def get_connection(request: Request, parts: Parts) -> Answer[shapes.Connection]:
     """Return what an endpoint has to be told to send here: the error queue."""
     queues = parts.configured.error_queues
-    settings = {
+    settings: shapes.ConnectionSettings = {
         "ErrorQueue": queues[0] if queues else "",
         "Heartbeats": _NOT_HERE,
         "CustomChecks": _NOT_HERE,

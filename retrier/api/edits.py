@@ -1,8 +1,9 @@
 """Edit and retry: not there, and clients are told so, with the headers that an edit may not change."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request
 
-from retrier.api.answers import answer, problem
+from retrier.api.answers import Answer, Refusal, Routes, answer, problem
+from retrier.api.shapes.service import EditConfiguration
 
 _LOCKED = (
     "NServiceBus.MessageId",
@@ -44,17 +45,21 @@ _SENSITIVE = (
 )
 """They decide where the message and its answers go."""
 
-router = APIRouter(prefix="/api", tags=["edit"])
+router = Routes(prefix="/api", tags=["edit"])
 
 
 @router.get("/edit/config")
-def get_edit_configuration(request: Request) -> Response:
+def get_edit_configuration(request: Request) -> Answer[EditConfiguration]:
     """Say whether messages can be edited: they cannot."""
-    shown = {"enabled": False, "locked_headers": _LOCKED, "sensitive_headers": _SENSITIVE}
+    shown: EditConfiguration = {
+        "enabled": False,
+        "locked_headers": _LOCKED,
+        "sensitive_headers": _SENSITIVE,
+    }
     return answer(request, shown)
 
 
-@router.post("/edit/{failed_message_id}", status_code=404, response_class=Response)
-def edit_message(failed_message_id: str) -> Response:
+@router.post("/edit/{failed_message_id}", status_code=404)
+def edit_message(failed_message_id: str) -> Refusal:
     """Refuse to edit a message: 404, as ServiceControl does where editing is off."""
     return problem(404, f"Messages cannot be edited here, nor can {failed_message_id[:100]}.")

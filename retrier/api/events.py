@@ -1,19 +1,20 @@
 """The event log: listed, and followed in an answer that does not end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
+from fastapi import Depends, Header, HTTPException, Query, Request, Response
 from starlette.types import Send
 
-from retrier.api.answers import HEADERS, Json, answer, encode, present, time
+from retrier.api.answers import HEADERS, Answer, Routes, answer, encode, present, time
 from retrier.api.event_types import type_of
 from retrier.api.live import Relay
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import PageQuery, page_headers
+from retrier.api.shapes import messages as shapes
 from retrier.errors import RetrierError
 from retrier.http.filters import EventQuery, read_events
 from retrier.http.live_answer import LiveAnswer, happens, part
@@ -79,7 +80,7 @@ def _lines(events: Sequence[LoggedEvent]) -> bytes:
     )
 
 
-_SEVERITIES = {
+_SEVERITIES: Mapping[str, shapes.Severity] = {
     "retry_returned": "error",
     "failed_import": "error",
     "retry_skipped": "warning",
@@ -99,7 +100,7 @@ _SEVERITIES = {
 }
 
 
-def event(logged: LoggedEvent) -> Json:
+def event(logged: LoggedEvent) -> shapes.LoggedEvent:
     """Show one event; if it is about a message, that is the first of `related_to`."""
     category, event_type = type_of(logged.kind, is_of_message=logged.unique_message_id is not None)
     related = {
@@ -107,25 +108,24 @@ def event(logged: LoggedEvent) -> Json:
         "operation": logged.operation_id,
         "batch": logged.batch_id,
     }
-    return present(
-        {
-            "id": str(logged.event_id),
-            "kind": logged.kind,
-            "description": logged.text,
-            "severity": _SEVERITIES.get(logged.kind, "info"),
-            "raised_at": time(logged.at),
-            "related_to": [f"/{kind}/{key}" for kind, key in related.items() if key],
-            "category": category,
-            "event_type": event_type,
-            "who": logged.who,
-            "details": logged.details,
-        }
-    )
+    view: shapes.LoggedEvent = {
+        "id": str(logged.event_id),
+        "kind": logged.kind,
+        "description": logged.text,
+        "severity": _SEVERITIES.get(logged.kind, "info"),
+        "raised_at": time(logged.at),
+        "related_to": [f"/{kind}/{key}" for kind, key in related.items() if key],
+        "category": category,
+        "event_type": event_type,
+        "who": logged.who,
+        "details": logged.details,
+    }
+    return present(view)
 
 
-router = APIRouter(prefix="/api", tags=["service"])
+router = Routes(prefix="/api", tags=["service"])
 
-following = APIRouter(prefix="/api", tags=["service"])
+following = Routes(prefix="/api", tags=["service"])
 """The route that does not end; it needs no place among those that read."""
 
 _MOST_DIGITS = 18
@@ -160,7 +160,7 @@ def _after(
 @router.get("/eventlogitems")
 def get_event_log(
     request: Request, parts: Parts, page: PageQuery, wanted: WantedEvents
-) -> Response:
+) -> Answer[list[shapes.LoggedEvent]]:
     """List what happened, newest first; without `routine=yes` only what is not routine."""
     found = list_events(parts.db, page, wanted)
     items = [event(each) for each in found.items]

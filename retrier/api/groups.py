@@ -2,36 +2,49 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import unquote_plus
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 
-from retrier.api.answers import HEADERS, TOTAL_COUNT, Json, answer, camel, present, problem, time
+from retrier.api.answers import (
+    HEADERS,
+    TOTAL_COUNT,
+    Answer,
+    Refusal,
+    Routes,
+    answer,
+    present,
+    problem,
+    time,
+)
 from retrier.api.archive import archive_of_group
 from retrier.api.messages import listed
 from retrier.api.operations import outcomes_of
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
-    LARGEST_PAGE,
+    DIRECTION,
+    PAGE_SIZE,
     IdsQuery,
     InContext,
     MessagesPage,
     OrderQuery,
+    PageNumber,
     Wanted,
     list_headers,
     page_headers,
     read_page,
 )
+from retrier.api.shapes import camel
+from retrier.api.shapes import messages as shapes
 from retrier.domain.classifiers import CLASSIFIERS, GroupKey
 from retrier.domain.comments import LONGEST, Comment, CommentRefusal
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState, RetryType
 from retrier.domain.selection import Selection
 from retrier.domain.text import IdRange
-from retrier.http.filters import read_time
+from retrier.http.filters import choice, read_time
 from retrier.http.problems import WrongField
 from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
@@ -50,13 +63,13 @@ from retrier.store.operation_lists import History, read_history
 from retrier.store.wait_reasons import why_groups_wait
 
 
-def comments_of(db: Database, groups: Sequence[GroupCount]) -> Mapping[str, Json]:
+def comments_of(db: Database, groups: Sequence[GroupCount]) -> Mapping[str, shapes.GroupComment]:
     """Return what is added to those groups that have a comment."""
     found = find_comments(db, [each.group.group_id for each in groups])
     return {group_id: comment(each) for group_id, each in found.items()}
 
 
-def comment(shown: Comment) -> Json:
+def comment(shown: Comment) -> shapes.GroupComment:
     """Show a comment as a part of its group."""
     return {
         "comment": shown.text,
@@ -68,7 +81,7 @@ def comment(shown: Comment) -> Json:
 _ALL = "All"
 
 
-def history(found: History) -> Json:
+def history(found: History) -> shapes.RetryHistory:
     """Show the last operations, and those that a person has to acknowledge."""
     return {
         "historic_operations": [_finished(each) for each in found.historic],
@@ -81,22 +94,21 @@ def is_failed(operation: RetryOperation) -> bool:
     return operation.failed > 0 or operation.state is RetryOperationState.CANCELLED
 
 
-def _finished(finished: RetryOperation) -> Json:
-    return present(
-        {
-            "operation_id": finished.operation_id,
-            "request_id": _request_id(finished),
-            "retry_type": camel(finished.retry_type),
-            "originator": finished.originator,
-            "why": finished.why,
-            "start_time": time(finished.started_at or finished.created_at),
-            "completion_time": time(finished.completed_at),
-            "failed": is_failed(finished),
-            "number_of_messages_processed": finished.forwarded,
-            "outcomes": outcomes_of(finished),
-            "is_well": finished.is_well,
-        }
-    )
+def _finished(finished: RetryOperation) -> shapes.FinishedRetry:
+    view: shapes.FinishedRetry = {
+        "operation_id": finished.operation_id,
+        "request_id": _request_id(finished),
+        "retry_type": camel(finished.retry_type),
+        "originator": finished.originator,
+        "why": finished.why,
+        "start_time": time(finished.started_at or finished.created_at),
+        "completion_time": time(finished.completed_at),
+        "failed": is_failed(finished),
+        "number_of_messages_processed": finished.forwarded,
+        "outcomes": outcomes_of(finished),
+        "is_well": finished.is_well,
+    }
+    return present(view)
 
 
 def _request_id(finished: RetryOperation) -> str:
@@ -111,7 +123,7 @@ def _request_id(finished: RetryOperation) -> str:
     return named.get(finished.retry_type) or finished.operation_id
 
 
-router = APIRouter(prefix="/api/recoverability", tags=["groups"])
+router = Routes(prefix="/api/recoverability", tags=["groups"])
 
 _UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
 _ARCHIVED = frozenset({FailedMessageStatus.ARCHIVED})
@@ -129,8 +141,8 @@ _NO_KEY = f"Groups are sorted by one of: {', '.join(GroupKey)}."
 def _wanted(
     text: Annotated[str, Query(description="in the title, in any case")] = "",
     since: Annotated[str, Query(description="first seen then or later: ISO 8601, or 2h")] = "",
-    sort: Annotated[str, Query(description=f"one of: {', '.join(GroupKey)}")] = "",
-    direction: Annotated[str, Query(description="asc or desc")] = "",
+    sort: Annotated[str, Query(), choice(GroupKey)] = "",
+    direction: Annotated[str, Query(), DIRECTION] = "",
 ) -> WantedGroups:
     if sort and sort not in list(GroupKey):
         raise WrongField("query.sort", _NO_KEY)
@@ -143,10 +155,8 @@ def _wanted(
 
 
 def _page(
-    page: Annotated[str, Query(description="from 1 on")] = "",
-    per_page: Annotated[
-        str, Query(description=f"{USUAL_GROUPS} by default, {LARGEST_PAGE} at most")
-    ] = "",
+    page: PageNumber = "",
+    per_page: Annotated[str, Query(description=f"{USUAL_GROUPS} by default"), PAGE_SIZE] = "",
 ) -> PageRequest:
     return read_page(page, per_page, USUAL_GROUPS)
 
@@ -156,13 +166,13 @@ GroupsPage = Annotated[PageRequest, Depends(_page)]
 
 
 @router.get("/classifiers")
-def get_classifiers(request: Request) -> Response:
+def get_classifiers(request: Request) -> Answer[Sequence[str]]:
     """List the classifiers, the default one first."""
     return answer(request, CLASSIFIERS, {TOTAL_COUNT: str(len(CLASSIFIERS))})
 
 
 @router.get("/groups")
-@router.get("/groups/{classifier}")
+@router.get("/groups/{classifier}", name="get_groups_by_classifier")
 def get_groups(
     request: Request,
     parts: Parts,
@@ -171,7 +181,7 @@ def get_groups(
     page: GroupsPage,
     classifier: str = CLASSIFIERS[0],
     classifierfilter: Annotated[str, Query(description="the exact title")] = "",
-) -> Response:
+) -> Answer[list[shapes.GroupWithOperation]]:
     """List the groups with unresolved messages, a retry alive, or an archive alive or just done.
 
     With `id_prefix`: all groups whose id begins so, with or without messages and retries.
@@ -187,32 +197,33 @@ def get_groups(
     return answer(request, _show(parts, found.items), page_headers(request, page, found.total))
 
 
-archived_router = APIRouter(prefix="/api", tags=["groups"])
+archived_router = Routes(prefix="/api", tags=["groups"])
 
 
 @archived_router.get("/errors/groups")
-@archived_router.get("/errors/groups/{classifier}")
+@archived_router.get("/errors/groups/{classifier}", name="get_archived_groups_by_classifier")
 def get_archived_groups(
     request: Request, parts: Parts, classifier: str = CLASSIFIERS[0]
-) -> Response:
+) -> Answer[list[shapes.ArchivedGroup]]:
     """List the groups with archived messages, and how many."""
     known = _known(classifier)
     count = partial(count_archived_groups, parts.db, known)
     is_known = known in CLASSIFIERS
     found = parts.cache.get(("archived groups", known), count) if is_known else count()
     comments = comments_of(parts.db, found)
-    items = [archived_group(each) | comments.get(each.group.group_id, {}) for each in found]
+    items = [_commented(archived_group(each), comments) for each in found]
     return answer(request, items, {TOTAL_COUNT: str(len(items))})
 
 
 @archived_router.get("/archive/groups/id/{group_id}")
-def get_archived_group(request: Request, group_id: str, parts: Parts) -> Response:
+def get_archived_group(
+    request: Request, group_id: str, parts: Parts
+) -> Answer[shapes.ArchivedGroup] | Refusal:
     """Return one group with its archived messages counted; 404 if it has none."""
     found = find_group(parts.db, group_id, Selection(statuses=_ARCHIVED, group=group_id))
     if found is None or found.count == 0:
         return problem(404, f"No group with archived messages has the id {group_id[:100]}.")
-    comment = comments_of(parts.db, [found]).get(found.group.group_id, {})
-    return answer(request, archived_group(found) | comment)
+    return answer(request, _commented(archived_group(found), comments_of(parts.db, [found])))
 
 
 def _known(classifier: str) -> str:
@@ -222,14 +233,15 @@ def _known(classifier: str) -> str:
 
 
 @router.get("/groups/id/{group_id}")
-def get_group(request: Request, group_id: str, parts: Parts, wanted: Wanted) -> Response:
+def get_group(
+    request: Request, group_id: str, parts: Parts, wanted: Wanted
+) -> Answer[shapes.Group] | Refusal:
     """Return one group with its unresolved messages counted, or those that the filter names."""
     counted = replace(wanted, statuses=wanted.statuses or _UNRESOLVED)
     found = find_group(parts.db, group_id, replace(counted, group=group_id))
     if found is None:
         return problem(404, f"No group has the id {group_id[:100]}.")
-    comment = comments_of(parts.db, [found]).get(found.group.group_id, {})
-    return answer(request, group(found) | comment)
+    return answer(request, _commented(group(found), comments_of(parts.db, [found])))
 
 
 @router.head("/groups/{group_id}/errors")
@@ -241,7 +253,7 @@ def get_errors_of_group(
     wanted: Wanted,
     order: OrderQuery,
     page: MessagesPage,
-) -> Response:
+) -> Answer[list[shapes.FailedMessage]]:
     """List the failed messages of one group."""
     of_group = replace(wanted, group=group_id)
     found = list_messages(parts.db, of_group, order, page, parts.codec)
@@ -249,16 +261,26 @@ def get_errors_of_group(
     return answer(request, items, list_headers(request, page, order, found))
 
 
-def _show(parts: ApiParts, found: Sequence[GroupCount]) -> list[Json]:
+def _show(parts: ApiParts, found: Sequence[GroupCount]) -> list[shapes.GroupWithOperation]:
     waits = why_groups_wait(parts.db, [each.group.group_id for each in found])
     # Never cached with the counts: what a person writes shows at once.
     comments = comments_of(parts.db, found)
     return [
-        group_operation(each)
-        | present({"waits_because": waits.get(each.group.group_id)})
-        | comments.get(each.group.group_id, {})
+        _commented(group_operation(each, waits.get(each.group.group_id)), comments)
         for each in found
     ]
+
+
+G = TypeVar("G", shapes.Group, shapes.GroupWithOperation, shapes.ArchivedGroup)
+
+
+def _commented(shown: G, comments: Mapping[str, shapes.GroupComment]) -> G:
+    written = comments.get(shown["id"])
+    if written is not None:
+        shown["comment"] = written["comment"]
+        shown["commented_by"] = written["commented_by"]
+        shown["commented_at"] = written["commented_at"]
+    return shown
 
 
 def _find(parts: ApiParts, classifier: str, ids: IdRange, page: PageRequest) -> Page[GroupCount]:
@@ -275,13 +297,13 @@ def _count(parts: ApiParts, classifier: str, title: str | None) -> Sequence[Grou
     return parts.cache.get(("groups", classifier), count)
 
 
-_IDLE: Json = {
+_IDLE: shapes.OperationOfGroup = {
     "operation_status": "None",
     "operation_progress": 0.0,
     "need_user_acknowledgement": False,
 }
 
-_STATUSES = {
+_STATUSES: Mapping[RetryOperationState, shapes.OperationStatus] = {
     RetryOperationState.PREPARING: "Preparing",
     RetryOperationState.FORWARDING: "Forwarding",
     RetryOperationState.COMPLETED: "Completed",
@@ -289,77 +311,102 @@ _STATUSES = {
 }
 
 
-def group(counted: GroupCount) -> Json:
+def group(counted: GroupCount) -> shapes.Group:
     """Show a group and its count."""
-    return present(
-        {
-            "id": counted.group.group_id,
-            "title": counted.group.title,
-            "type": counted.group.classifier,
-            "count": counted.count,
-            "manual": counted.count - counted.scheduled - counted.dead,
-            "scheduled": counted.scheduled,
-            "dead": counted.dead,
-            "first": time(counted.first),
-            "last": time(counted.last),
-            "first_seen": time(counted.first_seen),
-        }
-    )
+    view: shapes.Group = {
+        "id": counted.group.group_id,
+        "title": counted.group.title,
+        "type": counted.group.classifier,
+        "count": counted.count,
+        "manual": counted.count - counted.scheduled - counted.dead,
+        "scheduled": counted.scheduled,
+        "dead": counted.dead,
+        "first": time(counted.first),
+        "last": time(counted.last),
+        "first_seen": time(counted.first_seen),
+    }
+    return present(view)
 
 
-def archived_group(counted: GroupCount) -> Json:
+def archived_group(counted: GroupCount) -> shapes.ArchivedGroup:
     """Show a group and the count of its archived messages, for which nobody decides anything."""
-    shown = group(counted)
-    names = ("id", "title", "type", "count", "first", "last")
-    return {name: shown[name] for name in names if name in shown}
+    view: shapes.ArchivedGroup = {
+        "id": counted.group.group_id,
+        "title": counted.group.title,
+        "type": counted.group.classifier,
+        "count": counted.count,
+        "first": time(counted.first),
+        "last": time(counted.last),
+    }
+    return present(view)
 
 
-def group_operation(counted: GroupCount) -> Json:
+def group_operation(
+    counted: GroupCount, waits_because: str | None = None
+) -> shapes.GroupWithOperation:
     """Show a group and its retry or archive; `operation_status` is always there.
 
     One that is over is shown as such until a person acknowledges it; then only when it ended.
     """
-    archive = counted.archive
-    if archive is not None:
-        done = _closed(counted, archive.done, archive.created_at) if archive.completed_at else {}
-        return group(counted) | _IDLE | archive_of_group(archive) | done
+    view: shapes.GroupWithOperation = {
+        **group(counted),
+        **_operation_of(counted),
+        **_closed(counted),
+        "waits_because": waits_because,
+    }
+    return present(view)
+
+
+def _operation_of(counted: GroupCount) -> shapes.OperationOfGroup:
+    if counted.archive is not None:
+        return {**_IDLE, **archive_of_group(counted.archive)}
     retry = counted.operation
     if retry is None:
-        return group(counted) | _IDLE
+        return _IDLE
     if retry.completed_at is None:
-        return group(counted) | _IDLE | _running(retry)
-    ended = {"operation_completion_time": time(retry.completed_at)}
+        return {**_IDLE, **_running(retry)}
+    ended = time(retry.completed_at)
     if retry.acknowledged_at is not None:
-        return group(counted) | _IDLE | ended
-    to_see = {"operation_failed": is_failed(retry), "need_user_acknowledgement": True}
-    closed = _closed(counted, retry.forwarded, retry.created_at)
-    return group(counted) | _running(retry) | ended | to_see | closed
+        return {**_IDLE, "operation_completion_time": ended}
+    return {
+        **_running(retry),
+        "operation_completion_time": ended,
+        "operation_failed": is_failed(retry),
+        "need_user_acknowledgement": True,
+    }
 
 
-def _closed(counted: GroupCount, processed: int, asked_at: datetime) -> Json:
+def _closed(counted: GroupCount) -> shapes.ClosedGroup:
     """Show, of a group that has no unresolved message left, how many its retry or archive was about.
 
     ServicePulse shows that number when it is over. Nothing of it failed after it was asked for.
     """
-    return {} if counted.count else {"count": processed, "last": time(asked_at)}
+    archive, retry = counted.archive, counted.operation
+    if counted.count:
+        return {}
+    if archive is not None:
+        is_over = archive.completed_at is not None
+        return {"count": archive.done, "last": time(archive.created_at)} if is_over else {}
+    if retry is None or retry.completed_at is None or retry.acknowledged_at is not None:
+        return {}
+    return {"count": retry.forwarded, "last": time(retry.created_at)}
 
 
-def _running(shown: RetryOperation) -> Json:
+def _running(shown: RetryOperation) -> shapes.GroupProgress:
     is_cancelled = shown.state is RetryOperationState.CANCELLED
     done = shown.forwarded if is_cancelled else shown.total - shown.remaining
-    return present(
-        {
-            "operation_id": shown.operation_id,
-            "operation_status": _STATUSES.get(shown.state, "Waiting"),
-            "operation_progress": round(done / shown.total, 2) if shown.total else 0.0,
-            "operation_remaining_count": shown.remaining,
-            "operation_messages_completed_count": done,
-            "operation_start_time": time(shown.started_at),
-        }
-    )
+    view: shapes.GroupProgress = {
+        "operation_id": shown.operation_id,
+        "operation_status": _STATUSES.get(shown.state, "Waiting"),
+        "operation_progress": round(done / shown.total, 2) if shown.total else 0.0,
+        "operation_remaining_count": shown.remaining,
+        "operation_messages_completed_count": done,
+        "operation_start_time": time(shown.started_at),
+    }
+    return present(view)
 
 
-comments_router = APIRouter(prefix="/api/recoverability/groups", tags=["groups"])
+comments_router = Routes(prefix="/api/recoverability/groups", tags=["groups"])
 
 _NAME = b"comment="
 
@@ -400,11 +447,11 @@ def _answer(refusal: CommentRefusal | None, group_id: str) -> Response:
             return problem(422, str(refusal), errors=errors)
 
 
-history_router = APIRouter(prefix="/api/recoverability", tags=["history"])
+history_router = Routes(prefix="/api/recoverability", tags=["history"])
 
 
-@history_router.get("/history")
-def get_history(request: Request, parts: Parts) -> Response:
+@history_router.get("/history", name="get_retry_history")
+def get_history(request: Request, parts: Parts) -> Answer[shapes.RetryHistory]:
     """List the last 10 finished retries, and those that nobody has acknowledged."""
     return answer(request, history(read_history(parts.db)))
 

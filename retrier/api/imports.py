@@ -5,15 +5,16 @@ from codecs import getincrementaldecoder
 from hashlib import sha256
 from typing import Annotated, assert_never
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel
 
 from retrier.api.answers import (
     HEADERS,
-    Json,
+    Answer,
+    Refusal,
+    Routes,
     accepted,
     answer,
-    camel,
     later,
     present,
     problem,
@@ -23,6 +24,7 @@ from retrier.api.answers import (
 )
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
+    DIRECTION,
     UNPACKED,
     IdsQuery,
     InContext,
@@ -31,6 +33,8 @@ from retrier.api.requests import (
     page_headers,
 )
 from retrier.api.selections import PlanQuery, named_plan, refuse_plan
+from retrier.api.shapes import PlannedTotal, ReasonCount, camel
+from retrier.api.shapes import service as shapes
 from retrier.domain.failed_imports import (
     Became,
     Doubtful,
@@ -61,54 +65,59 @@ _MOST_REASONS = 50
 _OTHER_REASONS = "other reasons"
 
 
-def item(shown: ListedImport) -> Json:
+def item(shown: ListedImport) -> shapes.Import:
     """Show an import as lists do."""
-    return present(
-        {
-            "id": shown.import_id,
-            "error_queue": shown.error_queue,
-            "reason": shown.reason,
-            "received_at": time(shown.received_at),
-            "state": camel(shown.state),
-            "properties_size": shown.properties_size,
-            "body_size": shown.body_size,
-            "send": _send(shown.send) if shown.send else None,
-        }
-    )
+    view: shapes.Import = {
+        "id": shown.import_id,
+        "error_queue": shown.error_queue,
+        "reason": shown.reason,
+        "received_at": time(shown.received_at),
+        "state": camel(shown.state),
+        "properties_size": shown.properties_size,
+        "body_size": shown.body_size,
+        "send": _send(shown.send) if shown.send else None,
+    }
+    return present(view)
 
 
-def details(found: ImportDetails) -> Json:
+def details(found: ImportDetails) -> shapes.ImportDetails:
     """Show an import with what can be read of it, and the beginnings of its bytes."""
     listed = found.listed
-    raw = {"encoding": "base64", "content": b64encode(found.raw).decode()}
-    more = {
+    view: shapes.ImportDetails = {
+        **item(listed),
         "unreadable": found.unreadable,
         "properties": jsonable(found.fields),
         "headers": jsonable(found.headers),
-        "raw_properties": {**raw, "is_whole": len(found.raw) == listed.properties_size},
+        "raw_properties": {
+            "encoding": "base64",
+            "content": b64encode(found.raw).decode(),
+            "is_whole": len(found.raw) == listed.properties_size,
+        },
         "body": _bytes(found.body, is_whole=len(found.body) == listed.body_size),
         "body_url": f"/imports/{listed.import_id}/body",
     }
-    return item(listed) | present(more)
+    return present(view)
 
 
-def read_again(came_to: ReadAgain) -> Json:
+def read_again(came_to: ReadAgain) -> shapes.ReadAgain:
     """Show how many became what, and why the others did not; one failed message is named."""
-    counts = {kind.value: came_to.became[kind] for kind in Became}
-    named = {"failed_message_id": came_to.message_ids[0]} if len(came_to.message_ids) == 1 else {}
-    skipped = [
-        {"reason": str(reason), "count": number} for reason, number in came_to.refused.items()
-    ]
-    return {
-        "reimported": sum(came_to.became.values()),
-        **counts,
-        **named,
+    became, named = came_to.became, came_to.message_ids
+    view: shapes.ReadAgain = {
+        "reimported": sum(became.values()),
+        "failed_message": became[Became.FAILED_MESSAGE],
+        "stored_before": became[Became.STORED_BEFORE],
+        "confirmation": became[Became.CONFIRMATION],
+        "own_copy": became[Became.OWN_COPY],
+        "failed_message_id": named[0] if len(named) == 1 else None,
         "kept": _reasons(came_to),
-        "skipped": skipped,
+        "skipped": [
+            {"reason": str(reason), "count": number} for reason, number in came_to.refused.items()
+        ],
     }
+    return present(view)
 
 
-def _reasons(came_to: ReadAgain) -> list[Json]:
+def _reasons(came_to: ReadAgain) -> list[ReasonCount]:
     """Reasons may quote sizes and places: of many different ones only the most frequent are told."""
     most = came_to.kept.most_common(_MOST_REASONS)
     rest = came_to.kept.total() - sum(number for _, number in most)
@@ -116,11 +125,11 @@ def _reasons(came_to: ReadAgain) -> list[Json]:
     return [{"reason": reason, "count": number} for reason, number in told]
 
 
-def _send(send: Send) -> Json:
+def _send(send: Send) -> shapes.ImportSend:
     return {"to": send.to, "since": time(send.since), "requested_by": send.requested_by}
 
 
-def _bytes(data: bytes, *, is_whole: bool) -> Json:
+def _bytes(data: bytes, *, is_whole: bool) -> shapes.ShownBytes:
     """Show bytes as text if they are UTF-8, else in base64; the last sign may be cut in two."""
     try:
         text = getincrementaldecoder("utf-8")().decode(data, final=is_whole)
@@ -133,7 +142,7 @@ def _bytes(data: bytes, *, is_whole: bool) -> Json:
     return {"encoding": "utf-8", "content": text, "is_whole": is_whole}
 
 
-router = APIRouter(prefix="/api/imports", tags=["failed imports"])
+router = Routes(prefix="/api/imports", tags=["failed imports"])
 
 _QUEUE = Annotated[str, Query(description="the error queue they came from")]
 _DESTINATION = Annotated[
@@ -160,7 +169,7 @@ class NewSend(BaseModel):
 def _wanted(
     ids: IdsQuery,
     error_queue: _QUEUE = "",
-    direction: Annotated[str, Query(description="desc, the newest first, or asc")] = "",
+    direction: Annotated[str, Query(description="desc: the newest first"), DIRECTION] = "",
 ) -> ImportSelection:
     return ImportSelection(error_queue=error_queue or None, ids=ids, ascending=direction == "asc")
 
@@ -172,7 +181,7 @@ def get_imports(
     parts: Parts,
     wanted: Annotated[ImportSelection, Depends(_wanted)],
     page: PageQuery,
-) -> Response:
+) -> Answer[list[shapes.Import]]:
     """List failed imports, the newest first unless `direction` says otherwise."""
     found = list_imports(parts.db, wanted, page)
     items = [item(each) for each in found.items]
@@ -180,7 +189,9 @@ def get_imports(
 
 
 @router.get("/{import_id}")
-def get_import(request: Request, import_id: str, parts: Parts) -> Response:
+def get_import(
+    request: Request, import_id: str, parts: Parts
+) -> Answer[shapes.ImportDetails] | Refusal:
     """Return one failed import: reason, headers and properties as far as they can be read, bytes."""
     found = find_import(parts.db, import_id, parts.codec)
     return _unknown(parts, import_id) if found is None else answer(request, details(found))
@@ -189,13 +200,13 @@ def get_import(request: Request, import_id: str, parts: Parts) -> Response:
 @router.get("/{import_id}/body")
 def get_import_body(
     request: Request, import_id: str, parts: Parts, *, unpacked: UnpackedWanted
-) -> Response:
+) -> Answer[bytes] | Refusal:
     """Return its body as it came, or unpacked if `unpacked=yes` asks for it; 204 if it is empty."""
     body = find_import_body(parts.db, import_id)
     if body is None:
         return _unknown(parts, import_id)
     if not body:
-        return Response(status_code=204, headers=HEADERS)
+        return Answer(status_code=204, headers=HEADERS)
     # No content type of its own: it is bytes that nobody has understood.
     headers = {
         "Content-Type": "application/octet-stream",
@@ -218,7 +229,7 @@ def retry_imports(
     error_queue: _QUEUE = "",
     destination: _DESTINATION = "",
     plan: PlanQuery = None,
-) -> Response:
+) -> Answer[shapes.ReadAgain] | Refusal:
     """Read all failed imports again with the settings of today, or those of an error queue."""
     counted = named_plan(plan)
     if counted is not None and counted.subject != hash_words(READ_AGAIN, error_queue):
@@ -232,12 +243,12 @@ def retry_imports(
 
 
 @router.post("/retry/preview", status_code=200)
-def preview_retry_imports(parts: Parts, error_queue: _QUEUE = "") -> Response:
+def preview_retry_imports(parts: Parts, error_queue: _QUEUE = "") -> Answer[PlannedTotal]:
     """Count which failed imports the same request would read again."""
     return told(_look_at_all(parts, error_queue))
 
 
-def _look_at_all(parts: ApiParts, error_queue: str) -> Json:
+def _look_at_all(parts: ApiParts, error_queue: str) -> PlannedTotal:
     plan = plan_imports(parts.db, READ_AGAIN, error_queue or None)
     return {"total": plan.total, "plan": plan.token}
 
@@ -245,7 +256,7 @@ def _look_at_all(parts: ApiParts, error_queue: str) -> Json:
 @router.post("/{import_id}/retry", status_code=202)
 def retry_import(
     import_id: str, parts: Parts, context: InContext, destination: _DESTINATION = ""
-) -> Response:
+) -> Answer[shapes.ReadAgain] | Refusal:
     """Read one failed import again with the settings of today."""
     imports = context.gateway.imports.going_to(destination.strip() or None)
     if isinstance(imports, WrongQueue):
@@ -257,7 +268,9 @@ def retry_import(
 
 
 @router.post("/{import_id}/send", status_code=202)
-def send_import(import_id: str, body: NewSend, parts: Parts, context: InContext) -> Response:
+def send_import(
+    import_id: str, body: NewSend, parts: Parts, context: InContext
+) -> Answer[shapes.SentImport] | Refusal:
     """Send one failed import to a queue as it came."""
     to = body.to.strip()
     if not to:
@@ -283,7 +296,7 @@ def delete_import(import_id: str, parts: Parts, context: InContext) -> Response:
     return Response(status_code=204, headers=HEADERS)
 
 
-def _outcome(sent: SendOutcome, to: str) -> Response:
+def _outcome(sent: SendOutcome, to: str) -> Answer[shapes.SentImport] | Refusal:
     match sent:
         case Sent():
             return accepted({"sent_to": to})
@@ -298,17 +311,17 @@ def _outcome(sent: SendOutcome, to: str) -> Response:
             assert_never(never)
 
 
-def _wrong(queue: WrongQueue) -> Response:
+def _wrong(queue: WrongQueue) -> Refusal:
     return problem(400, f"Nothing can be sent there: {queue.reason}.", advice=_ANOTHER)
 
 
-def _refused(parts: ApiParts, refusal: ImportRefusal, import_id: str) -> Response:
+def _refused(parts: ApiParts, refusal: ImportRefusal, import_id: str) -> Refusal:
     if refusal is ImportRefusal.UNKNOWN:
         return _unknown(parts, import_id)
     return problem(409, f"The failed import is left as it is: {refusal}.")
 
 
-def _unknown(parts: ApiParts, import_id: str) -> Response:
+def _unknown(parts: ApiParts, import_id: str) -> Refusal:
     """Answer 404, with what became of it if that is known: most who ask have just done it."""
     former = find_former_import(parts.db, import_id)
     if former is None:

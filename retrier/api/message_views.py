@@ -7,9 +7,9 @@ these. There is no audit of what went well: only messages that failed once are f
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request
 
-from retrier.api.answers import Json, answer, present, time
+from retrier.api.answers import Answer, Routes, answer, present, time
 from retrier.api.messages import header_texts, receiving_endpoint, sending_endpoint
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
@@ -19,6 +19,7 @@ from retrier.api.requests import (
     read_page,
     read_range,
 )
+from retrier.api.shapes import messages as shapes
 from retrier.domain.message_views import status_of_view
 from retrier.domain.selection import Selection
 from retrier.domain.times import NO_TIME_SPAN
@@ -30,37 +31,36 @@ _SEARCHED = {SEARCHED: "ids, queue, endpoint, message type, exception, reason"}
 """What a search looks into: neither headers nor bodies."""
 
 
-def view(shown: MessageView, instance: str) -> Json:
+def shown_view(shown: MessageView, instance: str) -> shapes.MessageView:
     """Show a message. The times it took are not known of what failed, and are zero."""
     message, facts = shown.message, shown.message.facts
     unique_id = message.unique_message_id
     headers = header_texts(shown.texts.headers)
-    return present(
-        {
-            "id": unique_id,
-            "message_id": message.message_id or unique_id,
-            # ServicePulse shows no message without a text here.
-            "message_type": message.message_type or "",
-            "sending_endpoint": sending_endpoint(facts),
-            "receiving_endpoint": receiving_endpoint(message),
-            "time_sent": time(message.time_sent),
-            "processed_at": time(message.last_failure),
-            "critical_time": NO_TIME_SPAN,
-            "processing_time": NO_TIME_SPAN,
-            "delivery_time": NO_TIME_SPAN,
-            "is_system_message": facts.is_system,
-            "conversation_id": facts.conversation_id,
-            "headers": [{"key": name, "value": value} for name, value in headers.items()],
-            "status": status_of_view(message.status, message.attempts),
-            "message_intent": facts.intent,
-            "body_url": f"/messages/{unique_id}/body",
-            "body_size": shown.body_size,
-            "instance_id": instance,
-        }
-    )
+    view: shapes.MessageView = {
+        "id": unique_id,
+        "message_id": message.message_id or unique_id,
+        # ServicePulse shows no message without a text here.
+        "message_type": message.message_type or "",
+        "sending_endpoint": sending_endpoint(facts),
+        "receiving_endpoint": receiving_endpoint(message),
+        "time_sent": time(message.time_sent),
+        "processed_at": time(message.last_failure),
+        "critical_time": NO_TIME_SPAN,
+        "processing_time": NO_TIME_SPAN,
+        "delivery_time": NO_TIME_SPAN,
+        "is_system_message": facts.is_system,
+        "conversation_id": facts.conversation_id,
+        "headers": [{"key": name, "value": value} for name, value in headers.items()],
+        "status": status_of_view(message.status, message.attempts),
+        "message_intent": facts.intent,
+        "body_url": f"/messages/{unique_id}/body",
+        "body_size": shown.body_size,
+        "instance_id": instance,
+    }
+    return present(view)
 
 
-router = APIRouter(prefix="/api", tags=["message views"])
+router = Routes(prefix="/api", tags=["message views"])
 
 Text = Annotated[str, Query(description="a text that a message shows, or an id of it")]
 
@@ -69,7 +69,7 @@ Text = Annotated[str, Query(description="a text that a message shows, or an id o
 @router.get("/messages/search/{keyword:path}")
 def search_for_keyword(
     request: Request, keyword: str, parts: Parts, order: OrderQuery, page: PageQuery
-) -> Response:
+) -> Answer[list[shapes.MessageView]]:
     """Find the failed messages that show a text, or have this id."""
     return _found(request, parts, Selection(text=keyword or None), order, page)
 
@@ -78,7 +78,7 @@ def search_for_keyword(
 @router.get("/messages/search")
 def search(
     request: Request, parts: Parts, order: OrderQuery, page: PageQuery, q: Text = ""
-) -> Response:
+) -> Answer[list[shapes.MessageView]]:
     """Find the failed messages that show a text, or have this id; without a text, all."""
     return _found(request, parts, Selection(text=q or None), order, page)
 
@@ -87,7 +87,7 @@ def search(
 @router.get("/endpoints/{name:path}/messages/search/{keyword:path}")
 def search_endpoint_for_keyword(
     request: Request, name: str, keyword: str, parts: Parts, order: OrderQuery, page: PageQuery
-) -> Response:
+) -> Answer[list[shapes.MessageView]]:
     """Find those of one endpoint that show a text, or have this id."""
     wanted = Selection(endpoint=name, text=keyword or None)
     return _found(request, parts, wanted, order, page)
@@ -97,7 +97,7 @@ def search_endpoint_for_keyword(
 @router.get("/endpoints/{name:path}/messages/search")
 def search_endpoint(
     request: Request, name: str, parts: Parts, order: OrderQuery, page: PageQuery, q: Text = ""
-) -> Response:
+) -> Answer[list[shapes.MessageView]]:
     """Find those of one endpoint that show a text, or have this id; without a text, all."""
     return _found(request, parts, Selection(endpoint=name, text=q or None), order, page)
 
@@ -106,14 +106,16 @@ def search_endpoint(
 @router.get("/endpoints/{name:path}/messages")
 def get_messages_of_endpoint(
     request: Request, name: str, parts: Parts, order: OrderQuery, page: PageQuery
-) -> Response:
+) -> Answer[list[shapes.MessageView]]:
     """List the failed messages of one endpoint, in any status."""
     return _found(request, parts, Selection(endpoint=name), order, page)
 
 
 @router.head("/messages")
 @router.get("/messages")
-def get_messages(request: Request, parts: Parts, order: OrderQuery, page: PageQuery) -> Response:
+def get_messages(
+    request: Request, parts: Parts, order: OrderQuery, page: PageQuery
+) -> Answer[list[shapes.MessageView]]:
     """List all failed messages, in any status."""
     return _found(request, parts, Selection(), order, page)
 
@@ -142,7 +144,7 @@ SentQuery = Annotated[tuple[Selection, PageRequest], Depends(_sent)]
 @router.get("/messages2")
 def get_messages_sent(
     request: Request, parts: Parts, asked: SentQuery, order: OrderQuery
-) -> Response:
+) -> Answer[list[shapes.MessageView]]:
     """List failed messages by endpoint, text and the time when they were sent."""
     wanted, page = asked
     return _found(request, parts, wanted, order, page)
@@ -152,7 +154,7 @@ def get_messages_sent(
 @router.get("/conversations/{conversation_id:path}")
 def get_conversation(
     request: Request, conversation_id: str, parts: Parts, order: OrderQuery, page: PageQuery
-) -> Response:
+) -> Answer[list[shapes.MessageView]]:
     """List the failed messages of a conversation, among the newest ones."""
     found = list_conversation(parts.db, conversation_id, order, page, parts.codec)
     return _answer(request, parts, found, page)
@@ -160,7 +162,7 @@ def get_conversation(
 
 def _found(
     request: Request, parts: ApiParts, wanted: Selection, order: Order, page: PageRequest
-) -> Response:
+) -> Answer[list[shapes.MessageView]]:
     found = list_views(parts.db, wanted, order, page, parts.codec)
     return _answer(request, parts, found, page, {} if wanted.text is None else _SEARCHED)
 
@@ -171,6 +173,6 @@ def _answer(
     found: Page[MessageView],
     page: PageRequest,
     more: dict[str, str] | None = None,
-) -> Response:
-    items = [view(each, parts.configured.instance) for each in found.items]
+) -> Answer[list[shapes.MessageView]]:
+    items = [shown_view(each, parts.configured.instance) for each in found.items]
     return answer(request, items, page_headers(request, page, found.total) | (more or {}))

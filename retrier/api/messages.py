@@ -3,15 +3,26 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request
 
-from retrier.api.answers import HEADERS, Json, answer, camel, present, problem, revalidated, time
+from retrier.api.answers import (
+    HEADERS,
+    Answer,
+    Refusal,
+    Routes,
+    answer,
+    present,
+    problem,
+    revalidated,
+    time,
+)
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
+    DIRECTION,
     UNPACKED,
     MessagesPage,
     NamedIds,
@@ -22,6 +33,8 @@ from retrier.api.requests import (
     list_headers,
     page_headers,
 )
+from retrier.api.shapes import camel
+from retrier.api.shapes import messages as shapes
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.message_views import HeaderFacts
 from retrier.domain.wait_reasons import describe_reasons
@@ -46,56 +59,55 @@ from retrier.store.wait_reasons import find_waits, why_listed_wait
 _NO_HOST = "00000000-0000-0000-0000-000000000000"
 
 
-def item(message: ListedMessage) -> Json:
+def item(message: ListedMessage, waits_because: str | None = None) -> shapes.FailedMessage:
     """Show a message as lists do.
 
     `exception` and `receiving_endpoint` are always there: without them ServicePulse shows no list.
     """
-    return present(
-        {
-            "id": message.unique_message_id,
-            "message_type": message.message_type,
-            "time_sent": time(message.time_sent),
-            "is_system_message": message.facts.is_system,
-            "exception": _exception(message),
-            "message_id": message.message_id,
-            "number_of_processing_attempts": message.attempts,
-            "status": camel(message.status),
-            "resolution": camel(message.resolution) if message.resolution else None,
-            "sending_endpoint": sending_endpoint(message.facts),
-            "receiving_endpoint": receiving_endpoint(message),
-            "process": message.process,
-            "node": message.node,
-            "queue_address": message.queue,
-            "destination": message.destination,
-            "time_of_failure": time(message.last_failure),
-            "first_failure": time(message.first_failure),
-            "last_modified": time(message.last_modified),
-            "edited": False,
-            "edit_of": message.facts.edit_of,
-            "failure_reason": message.failure_reason,
-            "disposition": camel(message.disposition),
-            "disposition_reason": message.disposition_reason,
-            "retry_at": time(message.retry_at),
-            "reason": message.reason,
-            "policy": message.policy,
-            "failure_count": message.failure_count,
-        }
-    )
+    shown: shapes.FailedMessage = {
+        "id": message.unique_message_id,
+        "message_type": message.message_type,
+        "time_sent": time(message.time_sent),
+        "is_system_message": message.facts.is_system,
+        "exception": _exception(message),
+        "message_id": message.message_id,
+        "number_of_processing_attempts": message.attempts,
+        "status": camel(message.status),
+        "resolution": camel(message.resolution) if message.resolution else None,
+        "sending_endpoint": sending_endpoint(message.facts),
+        "receiving_endpoint": receiving_endpoint(message),
+        "process": message.process,
+        "node": message.node,
+        "queue_address": message.queue,
+        "destination": message.destination,
+        "time_of_failure": time(message.last_failure),
+        "first_failure": time(message.first_failure),
+        "last_modified": time(message.last_modified),
+        "edited": False,
+        "edit_of": message.facts.edit_of,
+        "failure_reason": message.failure_reason,
+        "disposition": camel(message.disposition),
+        "disposition_reason": message.disposition_reason,
+        "retry_at": time(message.retry_at),
+        "reason": message.reason,
+        "policy": message.policy,
+        "failure_count": message.failure_count,
+        "waits_because": waits_because,
+    }
+    return present(shown)
 
 
-def listed(db: Database, shown: Sequence[ListedMessage]) -> list[Json]:
+def listed(db: Database, shown: Sequence[ListedMessage]) -> list[shapes.FailedMessage]:
     """Show messages as a list does, with why those wait that are scheduled."""
     waits = why_listed_wait(db, shown)
-    return [
-        item(each) | present({"waits_because": waits.get(each.unique_message_id)}) for each in shown
-    ]
+    return [item(each, waits.get(each.unique_message_id)) for each in shown]
 
 
-def details(found: MessageDetails) -> Json:
+def details(found: MessageDetails, waits_because: str | None = None) -> shapes.FailedMessageDetails:
     """Show a message with its attempts, groups and claim."""
     unique_id = found.message.unique_message_id
-    more = {
+    shown: shapes.FailedMessageDetails = {
+        **item(found.message),
         "unique_message_id": unique_id,
         "processing_attempts": [_attempt(each, found) for each in found.attempts],
         "failure_groups": [_group(group) for group in found.groups],
@@ -116,61 +128,70 @@ def details(found: MessageDetails) -> Json:
         "derived": list(found.derived) or None,
         "claim": claim(found.claim) if found.claim else None,
         "sent_to": found.sent_to,
+        "waits_because": waits_because,
     }
-    return item(found.message) | present(more)
+    return present(shown)
 
 
-def pending(found: PendingRetry) -> Json:
+def pending(found: PendingRetry) -> shapes.PendingRetry:
     """Show a pending retry: its message, its claim, where it was sent, and how long it waits."""
-    more = {
+    return {
+        **item(found.message),
         "sent_to": found.sent_to,
         "waiting_seconds": int(found.waits.total_seconds()),
         "claim": claim(found.claim),
     }
-    return item(found.message) | more
 
 
-def claim(shown: ShownClaim) -> Json:
+def claim(of: ShownClaim) -> shapes.Claim:
     """Show a claim; it is in doubt while it is stamped, but not recorded as forwarded."""
-    times = {
-        "sending_since": time(shown.sending_since),
-        "forwarded_at": time(shown.forwarded_at),
-        "in_doubt": shown.sending_since is not None and shown.forwarded_at is None,
+    shown: shapes.Claim = {
+        "unique_message_id": of.unique_message_id,
+        "batch_id": of.batch_id,
+        "operation_id": of.operation_id,
+        "retry_id": of.retry_id,
+        "sending_since": time(of.sending_since),
+        "forwarded_at": time(of.forwarded_at),
+        "in_doubt": of.sending_since is not None and of.forwarded_at is None,
     }
-    return present(asdict(shown) | times)
+    return present(shown)
 
 
-def attempt(shown: ShownAttempt) -> Json:
+def attempt(shown: ShownAttempt) -> shapes.ProcessingAttempt:
     """Show one failure, without headers."""
-    failure_details = {
+    failure_details: shapes.FailureDetails = {
         "address_of_failing_endpoint": shown.queue,
         "time_of_failure": time(shown.time_of_failure),
         "exception": _exception(shown),
     }
-    return present(
-        {
-            "attempted_at": time(shown.time_of_failure or shown.received_at),
-            "received_at": time(shown.received_at),
-            "failure_details": present(failure_details),
-            "retry_id": shown.retry_id,
-            "host": shown.host,
-            "process": shown.process,
-            "node": shown.node,
-        }
-    )
+    failed: shapes.ProcessingAttempt = {
+        "attempted_at": time(shown.time_of_failure or shown.received_at),
+        "received_at": time(shown.received_at),
+        "failure_details": present(failure_details),
+        "retry_id": shown.retry_id,
+        "host": shown.host,
+        "process": shown.process,
+        "node": shown.node,
+    }
+    return present(failed)
 
 
-def _attempt(shown: ShownAttempt, found: MessageDetails) -> Json:
+def _attempt(shown: ShownAttempt, found: MessageDetails) -> shapes.ProcessingAttempt:
     """Show one failure; of the one whose details the message shows also the headers."""
     headers = header_texts(found.headers) if shown.is_current else None
-    own = {"message_id": found.message.message_id, "headers": headers}
-    return attempt(shown) | present(own) | {"message_metadata": _metadata(shown, found)}
+    own: shapes.ProcessingAttempt = {
+        **attempt(shown),
+        "message_id": found.message.message_id,
+        "headers": headers,
+        "message_metadata": _metadata(shown, found),
+    }
+    return present(own)
 
 
-def _metadata(shown: ShownAttempt, found: MessageDetails) -> Json:
+def _metadata(shown: ShownAttempt, found: MessageDetails) -> shapes.MessageMetadata:
     """Show what ServiceControl finds out about one failure; of older ones little is known."""
     message = found.message
-    of_attempt: Json = {
+    view: shapes.MessageMetadata = {
         "MessageType": shown.message_type,
         "ReceivingEndpoint": {
             "Name": shown.endpoint or shown.queue,
@@ -178,16 +199,15 @@ def _metadata(shown: ShownAttempt, found: MessageDetails) -> Json:
             "Host": shown.host or "",
         },
     }
-    of_message: Json = {
-        "MessageId": message.message_id,
-        "MessageIntent": message.facts.intent,
-        "ConversationId": message.facts.conversation_id,
-        "IsSystemMessage": message.facts.is_system,
-        "TimeSent": time(message.time_sent),
-        "ContentType": found.content_type,
-        "ContentLength": found.body_size,
-    }
-    return present(of_attempt | (of_message if shown.is_current else {}))
+    if shown.is_current:
+        view["MessageId"] = message.message_id
+        view["MessageIntent"] = message.facts.intent
+        view["ConversationId"] = message.facts.conversation_id
+        view["IsSystemMessage"] = message.facts.is_system
+        view["TimeSent"] = time(message.time_sent)
+        view["ContentType"] = found.content_type
+        view["ContentLength"] = found.body_size
+    return present(view)
 
 
 def header_texts(headers: Mapping[str, object]) -> dict[str, str]:
@@ -198,16 +218,18 @@ def header_texts(headers: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def _exception(failed: ListedMessage | ShownAttempt) -> Json:
-    always = {
+def _exception(failed: ListedMessage | ShownAttempt) -> shapes.ExceptionDetails:
+    source = failed.source if isinstance(failed, ShownAttempt) else failed.facts.source
+    shown: shapes.ExceptionDetails = {
+        "exception_type": failed.exception_type,
+        "source": source,
         "message": failed.exception_message or failed.failure_reason or "",
         "stack_trace": failed.stack_trace or "",
     }
-    source = failed.source if isinstance(failed, ShownAttempt) else failed.facts.source
-    return present({"exception_type": failed.exception_type, "source": source}) | always
+    return present(shown)
 
 
-def receiving_endpoint(message: ListedMessage) -> Json:
+def receiving_endpoint(message: ListedMessage) -> shapes.Endpoint:
     """Show the endpoint that failed, and on which host."""
     return {
         "name": message.endpoint or message.queue,
@@ -216,7 +238,7 @@ def receiving_endpoint(message: ListedMessage) -> Json:
     }
 
 
-def sending_endpoint(facts: HeaderFacts) -> Json | None:
+def sending_endpoint(facts: HeaderFacts) -> shapes.Endpoint | None:
     """Show the endpoint that sent a message; None if its headers name none."""
     sender = facts.sender
     if sender is None:
@@ -228,13 +250,14 @@ def sending_endpoint(facts: HeaderFacts) -> Json | None:
     }
 
 
-def _group(group: FailureGroup) -> Json:
+def _group(group: FailureGroup) -> shapes.GroupOfMessage:
     return {"id": group.group_id, "title": group.title, "type": group.classifier}
 
 
-def full_attempt(shown: ShownAttempt) -> Json:
+def full_attempt(shown: ShownAttempt) -> shapes.Attempt:
     """Show one failure as the page of its message does, and all else that is known of it."""
-    more = {
+    full: shapes.Attempt = {
+        **attempt(shown),
         "attempt_id": shown.attempt_id,
         "error_queue": shown.error_queue,
         "dialect": shown.dialect,
@@ -250,33 +273,33 @@ def full_attempt(shown: ShownAttempt) -> Json:
         "retry_at": time(shown.retry_at),
         "is_current": shown.is_current,
     }
-    return attempt(shown) | present(more)
+    return present(full)
 
 
-def line(told: HistoryLine) -> Json:
+def line(told: HistoryLine) -> shapes.HistoryLine:
     """Show one thing that happened: `kind` for programs, `text` for people."""
     kind, text = put_into_words(told)
-    logged = told.event
-    return present(
-        {
-            "at": time(told.at),
-            "kind": kind,
-            "text": text,
-            "who": logged.who if logged else told.request and told.request.requested_by,
-            "why": told.request and told.request.why,
-            "operation_id": told.operation_id,
-            "retry_id": told.retry_id,
-            "batch_id": logged and logged.batch_id,
-            "event_id": logged and str(logged.event_id),
-            "attempt_id": told.attempt and told.attempt.attempt_id,
-            "time_of_failure": told.attempt and time(told.attempt.time_of_failure),
-            "disposition": told.attempt and told.attempt.disposition,
-            "details": logged and logged.details,
-        }
-    )
+    logged, asked, failed = told.event, told.request, told.attempt
+    who = asked.requested_by if asked else None
+    shown: shapes.HistoryLine = {
+        "at": time(told.at),
+        "kind": kind,
+        "text": text,
+        "who": logged.who if logged else who,
+        "why": asked.why if asked else None,
+        "operation_id": told.operation_id,
+        "retry_id": told.retry_id,
+        "batch_id": logged.batch_id if logged else None,
+        "event_id": str(logged.event_id) if logged else None,
+        "attempt_id": failed.attempt_id if failed else None,
+        "time_of_failure": time(failed.time_of_failure) if failed else None,
+        "disposition": failed.disposition if failed else None,
+        "details": logged.details if logged else None,
+    }
+    return present(shown)
 
 
-router = APIRouter(prefix="/api", tags=["failed messages"])
+router = Routes(prefix="/api", tags=["failed messages"])
 
 _IMPORT = "It is that of a failed import: see `retrier imports show ID`, or GET /api/imports/{id}."
 
@@ -285,7 +308,7 @@ _IMPORT = "It is that of a failed import: see `retrier imports show ID`, or GET 
 @router.get("/errors")
 def get_errors(
     request: Request, parts: Parts, wanted: Wanted, order: OrderQuery, page: MessagesPage
-) -> Response:
+) -> Answer[list[shapes.FailedMessage]]:
     """List failed messages."""
     found = list_messages(parts.db, wanted, order, page, parts.codec)
     items = listed(parts.db, found.items)
@@ -295,7 +318,7 @@ def get_errors(
 @router.get("/endpoints/{name:path}/errors")
 def get_errors_of_endpoint(
     request: Request, name: str, parts: Parts, wanted: Wanted, order: OrderQuery, page: MessagesPage
-) -> Response:
+) -> Answer[list[shapes.FailedMessage]]:
     """List the failed messages of one endpoint."""
     of_endpoint = replace(wanted, endpoint=name)
     found = list_messages(parts.db, of_endpoint, order, page, parts.codec)
@@ -303,11 +326,11 @@ def get_errors_of_endpoint(
     return answer(request, items, list_headers(request, page, order, found))
 
 
-@router.get("/errors/summary")
-def get_summary(request: Request, parts: Parts) -> Response:
+@router.get("/errors/summary", name="get_errors_summary")
+def get_summary(request: Request, parts: Parts) -> Answer[shapes.Summary]:
     """Count unresolved messages by endpoint, host, type and disposition."""
     summary = parts.cache.get("summary", partial(summarise, parts.db))
-    counts = {
+    counts: shapes.Summary = {
         "Endpoints": summary.endpoints,
         "Hosts": summary.hosts,
         "Message types": summary.message_types,
@@ -317,23 +340,29 @@ def get_summary(request: Request, parts: Parts) -> Response:
 
 
 @router.get("/errors/queues/addresses")
-def get_queue_addresses(request: Request, parts: Parts, page: PageQuery) -> Response:
+def get_queue_addresses(
+    request: Request, parts: Parts, page: PageQuery
+) -> Answer[list[shapes.QueueAddress]]:
     """List the queues on which messages failed, with the number of messages in any status."""
     found = list_queues(parts.db, page)
-    items = [
+    items: list[shapes.QueueAddress] = [
         {"physical_address": each.queue, "failed_message_count": each.count} for each in found.items
     ]
     return answer(request, items, page_headers(request, page, found.total))
 
 
 @router.post("/errors/ids")
-def find_message_ids(request: Request, ids: NamedIds, parts: Parts) -> Response:
+def find_message_ids(
+    request: Request, ids: NamedIds, parts: Parts
+) -> Answer[Mapping[str, Sequence[str]]]:
     """Return for each text the ids of the messages that have it as their id or message id."""
     return answer(request, find_ids(parts.db, ids))
 
 
 @router.get("/errors/last/{failed_message_id}")
-def get_last_attempt(request: Request, failed_message_id: str, parts: Parts) -> Response:
+def get_last_attempt(
+    request: Request, failed_message_id: str, parts: Parts
+) -> Answer[shapes.FailedMessage] | Refusal:
     """Return one message as lists show it, with its last failure."""
     found = find_listed(parts.db, failed_message_id, parts.codec)
     if found is None:
@@ -342,17 +371,18 @@ def get_last_attempt(request: Request, failed_message_id: str, parts: Parts) -> 
 
 
 @router.get("/errors/{failed_message_id}")
-def get_error(request: Request, failed_message_id: str, parts: Parts) -> Response:
+def get_error(
+    request: Request, failed_message_id: str, parts: Parts
+) -> Answer[shapes.FailedMessageDetails] | Refusal:
     """Return one message with headers, attempts, groups and claim."""
     found = find_message(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(parts, failed_message_id)
     reasons = find_waits(parts.db, failed_message_id)
-    waits = present({"waits_because": describe_reasons(reasons)})
-    return answer(request, details(found) | waits)
+    return answer(request, details(found, describe_reasons(reasons)))
 
 
-def _unknown(parts: ApiParts, failed_message_id: str) -> Response:
+def _unknown(parts: ApiParts, failed_message_id: str) -> Refusal:
     detail = f"No failed message has the id {failed_message_id[:100]}."
     if find_send(parts.db, failed_message_id) is None:
         return problem(404, detail)
@@ -362,10 +392,10 @@ def _unknown(parts: ApiParts, failed_message_id: str) -> Response:
 _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(\s*;[\x20-\x7e]*)?", re.ASCII)
 
 
-@router.get("/messages/{message_id:path}/body")
+@router.get("/messages/{message_id:path}/body", name="get_message_body")
 def get_body(
     request: Request, message_id: str, parts: Parts, *, unpacked: UnpackedWanted
-) -> Response:
+) -> Answer[bytes] | Refusal:
     """Return a body, by unique message id or message id; 204 if it is empty.
 
     It is as it came, byte for byte, unless `unpacked=yes` asks for what a person can read.
@@ -374,7 +404,7 @@ def get_body(
     if found is None:
         return problem(404, f"No failed message has the id {message_id[:100]}.")
     if not found.body:
-        return Response(status_code=204, headers=HEADERS)
+        return Answer(status_code=204, headers=HEADERS)
     if not unpacked:
         return revalidated(request, found.body, found.body_hash, _body_headers(found))
     shown = unpack(found.body, len(found.body), found.packed)
@@ -401,11 +431,11 @@ def _content_type(found: MessageBody) -> str:
     return "text/plain; charset=utf-8"
 
 
-history_router = APIRouter(prefix="/api", tags=["failed messages"])
+history_router = Routes(prefix="/api", tags=["failed messages"])
 
 
 def _direction(
-    direction: Annotated[str, Query(description="asc (oldest first) or desc")] = "",
+    direction: Annotated[str, Query(description="asc (oldest first) or desc"), DIRECTION] = "",
 ) -> bool:
     return direction == "desc"
 
@@ -413,10 +443,10 @@ def _direction(
 Descending = Annotated[bool, Depends(_direction)]
 
 
-@history_router.get("/errors/{failed_message_id}/attempts")
+@history_router.get("/errors/{failed_message_id}/attempts", name="get_error_attempts")
 def get_attempts(
     request: Request, failed_message_id: str, parts: Parts, page: PageQuery, newest: Descending
-) -> Response:
+) -> Answer[list[shapes.Attempt]] | Refusal:
     """List every failure of a message, the oldest first."""
     found = list_attempts(parts.db, failed_message_id, page, parts.codec, descending=newest)
     if found is None:
@@ -425,10 +455,10 @@ def get_attempts(
     return answer(request, items, page_headers(request, page, found.total))
 
 
-@history_router.get("/errors/{failed_message_id}/events")
+@history_router.get("/errors/{failed_message_id}/events", name="get_error_events")
 def get_history(
     request: Request, failed_message_id: str, parts: Parts, page: PageQuery, newest: Descending
-) -> Response:
+) -> Answer[list[shapes.HistoryLine]] | Refusal:
     """List everything that happened to a message, the oldest first."""
     found = find_history(parts.db, failed_message_id, page, parts.codec, descending=newest)
     if found is None:
@@ -437,5 +467,5 @@ def get_history(
     return answer(request, items, page_headers(request, page, found.total))
 
 
-def _no_message(failed_message_id: str) -> Response:
+def _no_message(failed_message_id: str) -> Refusal:
     return problem(404, f"No failed message has the id {failed_message_id[:100]}.")

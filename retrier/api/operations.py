@@ -1,21 +1,22 @@
 """Operations and batches: asked for, previewed, shown, paused, resumed, cancelled, rated."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
 
 from retrier.api.answers import (
     TOTAL_COUNT,
-    Json,
+    Answer,
+    Refusal,
+    Routes,
     accepted,
     answer,
-    camel,
     present,
     problem,
     time,
@@ -25,9 +26,11 @@ from retrier.api.messages import claim, item
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
 from retrier.api.selections import AskedBody, named_plan, refuse_plan
+from retrier.api.shapes import OnlyId, camel
+from retrier.api.shapes import operations as shapes
 from retrier.domain.headers import why_not_dropped
 from retrier.domain.outcomes import RetryOutcome
-from retrier.domain.processor_work import Work, find_work, wait_until
+from retrier.domain.processor_work import find_work, wait_until
 from retrier.domain.retry_operation import (
     HIGHEST_RATE,
     INEXACT,
@@ -65,29 +68,45 @@ from retrier.store.processor_work import LeaseState, ProcessorState, find_proces
 from retrier.store.selections import take_cut_off
 
 
-def processor(found: ProcessorState, here: tuple[bool, str] | None) -> Json:
+def processor(found: ProcessorState, here: tuple[bool, str] | None) -> shapes.Processor:
     """Show the processor; `here` is what this process says of itself if it is the processor."""
-    held = found.processor is not None and found.processor.is_held
-    queue = found.queue
-    shown = {} if here is None else {"here": {"ok": here[0], "reason": here[1]}}
+    holder, queue = found.processor, found.queue
     trouble = None if here is None or here[0] else here[1]
-    waiting = [_waiting(each, found, trouble) for each in queue.operations]
-    work = _work(find_work(queue, is_held=held, trouble=trouble))
-    return _holder(found.processor) | work | shown | {"operations": waiting}
+    held = holder is not None and holder.is_held
+    work = find_work(queue, is_held=held, trouble=trouble)
+    view: shapes.Processor = {
+        **_holder(holder),
+        "stage": work.stage,
+        "batch_id": work.batch_id,
+        "operation_id": work.operation_id,
+        "waits_for": work.waits_for,
+        "why": work.why,
+        "until": time(work.until),
+        "here": None if here is None else {"ok": here[0], "reason": here[1]},
+        "operations": [_waiting(each, found, trouble) for each in queue.operations],
+    }
+    return present(view)
 
 
-def _holder(found: LeaseState | None) -> Json:
+def _holder(found: LeaseState | None) -> shapes.ProcessorLease:
     if found is None:
         return {"is_held": False}
-    times = {n: time(getattr(found, n)) for n in ("acquired_at", "renewed_at", "expires_at")}
-    return present(asdict(found) | times)
+    return {
+        "is_held": found.is_held,
+        "epoch": found.epoch,
+        "session_id": found.session_id,
+        "host": found.host,
+        "pid": found.pid,
+        "acquired_at": time(found.acquired_at),
+        "renewed_at": time(found.renewed_at),
+        "expires_at": time(found.expires_at),
+        "forwarding": found.forwarding,
+    }
 
 
-def _work(work: Work) -> Json:
-    return present(asdict(work) | {"until": time(work.until)})
-
-
-def _waiting(operation: RetryOperation, found: ProcessorState, trouble: str | None) -> Json:
+def _waiting(
+    operation: RetryOperation, found: ProcessorState, trouble: str | None
+) -> shapes.WaitingOperation:
     """Show an operation that is not over, with why it is not cut, or what keeps the processor."""
     at, key = found.queue.at, operation.operation_id
     batch = next((each for each in found.queue.batches if each.operation_id == key), None)
@@ -96,59 +115,60 @@ def _waiting(operation: RetryOperation, found: ProcessorState, trouble: str | No
     until = wait_until(operation, at, schedule)
     if batch is not None:
         why, until = why or batch.reason, until or batch.not_before
-    return present(
-        {
-            "id": key,
-            "originator": operation.originator,
-            "state": camel(operation.state),
-            "remaining": operation.remaining,
-            "batch_id": None if batch is None else batch.batch_id,
-            "waits_because": why or trouble,
-            "until": time(until),
-        }
-    )
+    view: shapes.WaitingOperation = {
+        "id": key,
+        "originator": operation.originator,
+        "state": camel(operation.state),
+        "remaining": operation.remaining,
+        "batch_id": None if batch is None else batch.batch_id,
+        "waits_because": why or trouble,
+        "until": time(until),
+    }
+    return present(view)
 
 
-def operation(shown: RetryOperation, schedule: Schedule | None = None) -> Json:
+def operation(
+    shown: RetryOperation, schedule: Schedule | None = None, waits_because: str | None = None
+) -> shapes.Operation:
     """Show an operation: what was asked for, by whom, and how far it is.
 
     Of the standing one also how much is scheduled, and when the next is due.
     """
     planned = schedule if shown.is_standing else None
-    return present(
-        {
-            "id": shown.operation_id,
-            "retry_type": camel(shown.retry_type),
-            "originator": shown.originator,
-            "requested_by": shown.requested_by,
-            "why": shown.why,
-            "selection": _selection(shown),
-            "state": camel(shown.state),
-            "cancel_asked": shown.cancel_asked,
-            "reason": shown.reason,
-            "limit": shown.limit,
-            "destination": shown.destination,
-            "rate": shown.rate,
-            "drop_headers": list(shown.drop_headers) or None,
-            "total": shown.total,
-            "forwarded": shown.forwarded,
-            "skipped": shown.skipped,
-            "failed": shown.failed,
-            "outcomes": outcomes_of(shown),
-            "is_well": shown.is_well,
-            "left_out": shown.left_out,
-            "dead_left_out": shown.dead_left_out,
-            "remaining": shown.remaining,
-            "scheduled": None if planned is None else planned.scheduled,
-            "next_due": None if planned is None else time(planned.next_at),
-            "batches": shown.batches,
-            "not_before": time(shown.not_before),
-            "created_at": time(shown.created_at),
-            "started_at": time(shown.started_at),
-            "completed_at": time(shown.completed_at),
-            "modified_at": time(shown.modified_at),
-        }
-    )
+    view: shapes.Operation = {
+        "id": shown.operation_id,
+        "retry_type": camel(shown.retry_type),
+        "originator": shown.originator,
+        "requested_by": shown.requested_by,
+        "why": shown.why,
+        "selection": _selection(shown),
+        "state": camel(shown.state),
+        "cancel_asked": shown.cancel_asked,
+        "reason": shown.reason,
+        "limit": shown.limit,
+        "destination": shown.destination,
+        "rate": shown.rate,
+        "drop_headers": list(shown.drop_headers) or None,
+        "total": shown.total,
+        "forwarded": shown.forwarded,
+        "skipped": shown.skipped,
+        "failed": shown.failed,
+        "outcomes": outcomes_of(shown),
+        "is_well": shown.is_well,
+        "left_out": shown.left_out,
+        "dead_left_out": shown.dead_left_out,
+        "remaining": shown.remaining,
+        "scheduled": None if planned is None else planned.scheduled,
+        "next_due": None if planned is None else time(planned.next_at),
+        "batches": shown.batches,
+        "not_before": time(shown.not_before),
+        "created_at": time(shown.created_at),
+        "started_at": time(shown.started_at),
+        "completed_at": time(shown.completed_at),
+        "modified_at": time(shown.modified_at),
+        "waits_because": waits_because,
+    }
+    return present(view)
 
 
 def outcomes_of(shown: RetryOperation) -> Mapping[RetryOutcome, int]:
@@ -156,19 +176,20 @@ def outcomes_of(shown: RetryOperation) -> Mapping[RetryOutcome, int]:
     return {**shown.outcomes.by_outcome, RetryOutcome.WAITING: shown.waiting}
 
 
-def listed(shown: RetryOperation, found: ListedOperations) -> Json:
+def listed(shown: RetryOperation, found: ListedOperations) -> shapes.Operation:
     """Show an operation of a list, with why it waits."""
     why = why_it_waits(shown, found.at, found.schedule, found.obstacles)
-    return operation(shown, found.schedule) | present({"waits_because": why})
+    return operation(shown, found.schedule, why)
 
 
-def details(found: OperationDetails) -> Json:
+def details(found: OperationDetails) -> shapes.OperationDetails:
     """Show an operation with its batch and its canary, why it waits, an estimate of its end ...
 
     ... and why ids were skipped.
     """
     shown = found.operation
-    more = {
+    view: shapes.OperationDetails = {
+        **operation(shown, found.schedule),
         "batch_id": found.batch_id,
         "waits_because": why_it_waits(shown, found.at, found.schedule, found.obstacles)
         or found.batch_reason,
@@ -176,10 +197,10 @@ def details(found: OperationDetails) -> Json:
         "estimated_end": time(estimate_end(shown, found.at, found.obstacles)),
         "skipped_messages": [{"id": key, "reason": why} for key, why in found.skipped.items()],
     }
-    return operation(shown, found.schedule) | present(more)
+    return present(view)
 
 
-def _canary(shown: RetryOperation, came_back: int | None) -> Json | None:
+def _canary(shown: RetryOperation, came_back: int | None) -> shapes.RunningCanary | None:
     """Show the messages that are sent first; `sent` are at most `size` of them."""
     canary = shown.canary
     if canary is None:
@@ -194,31 +215,42 @@ def _canary(shown: RetryOperation, came_back: int | None) -> Json | None:
     }
 
 
-def _selection(shown: RetryOperation) -> Json:
+def _selection(shown: RetryOperation) -> Mapping[str, str | int]:
     """Show a selection. Of ids only the number is shown: a list can have 100,000."""
     named = {} if shown.selection.ids is None else {"ids": shown.total}
     return {**named, **chosen_parts(shown.selection)}
 
 
-def batch(counted: BatchCount) -> Json:
+def batch(counted: BatchCount) -> shapes.Batch:
     """Show a batch and its claims counted."""
     shown = counted.batch
-    times = {
-        name: time(getattr(shown, name)) for name in ("not_before", "created_at", "modified_at")
-    }
-    counts = {
+    view: shapes.Batch = {
+        "operation_id": shown.operation_id,
+        "session_id": shown.session_id,
+        "status": camel(shown.status),
+        "staging_id": shown.staging_id,
+        "initial_size": shown.initial_size,
+        "message_count": shown.message_count,
+        "stage_attempts": shown.stage_attempts,
+        "not_before": time(shown.not_before),
+        "reason": shown.reason,
+        "created_at": time(shown.created_at),
+        "modified_at": time(shown.modified_at),
         "claims": counted.claims,
         "forwarded": counted.forwarded,
         "in_doubt": counted.in_doubt,
         "is_now_forwarding": counted.is_now_forwarding,
+        "id": shown.batch_id,
     }
-    own = {**asdict(shown), **times, **counts, "id": shown.batch_id, "status": camel(shown.status)}
-    return present({name: value for name, value in own.items() if name != "batch_id"})
+    return present(view)
 
 
-def batch_details(found: BatchDetails) -> Json:
+def batch_details(found: BatchDetails) -> shapes.BatchDetails:
     """Show a batch, and those of its claims that are in doubt."""
-    return batch(found.counted) | {"claims_in_doubt": [claim(each) for each in found.in_doubt]}
+    return {
+        **batch(found.counted),
+        "claims_in_doubt": [claim(each) for each in found.in_doubt],
+    }
 
 
 SHOWN_SKIPPED = 1000
@@ -227,27 +259,28 @@ SHOWN_SKIPPED = 1000
 _AGES = [*(name for name, _ in AGES), OLDEST]
 
 
-def shown_preview(found: Preview, plan: str, destination: str | None, seen: MissingQueues) -> Json:
+def shown_preview(
+    found: Preview, plan: str, destination: str | None, seen: MissingQueues
+) -> shapes.OperationPreview:
     """Show what an operation would do: counts, samples, warnings, and the plan to name."""
     to = _asked(destination, found) if destination else found.lines(By.DESTINATION)
     reasons = islice(found.reasons.items(), SHOWN_SKIPPED)
-    return present(
-        {
-            "total": found.total,
-            "would_retry": found.left,
-            "skipped": [{"reason": why, "count": n} for why, n in found.skipped.items()],
-            "dead_left_out": found.skipped.get(DEAD),
-            "skipped_messages": [{"id": key, "reason": why} for key, why in reasons] or None,
-            "groups": _lines(found.lines(By.GROUP), found.left),
-            "queues": _lines(found.lines(By.QUEUE), found.left),
-            "destinations": _lines(to, found.left),
-            "ages": _lines(sorted(found.lines(By.AGE), key=_by_age), found.left),
-            "attempts": _lines(sorted(found.lines(By.ATTEMPTS), key=_by_number), found.left),
-            "samples": [item(each) for each in found.samples],
-            "warnings": list(_warnings(found, destination, seen)),
-            "plan": plan,
-        }
-    )
+    view: shapes.OperationPreview = {
+        "total": found.total,
+        "would_retry": found.left,
+        "skipped": [{"reason": why, "count": n} for why, n in found.skipped.items()],
+        "dead_left_out": found.skipped.get(DEAD),
+        "skipped_messages": [{"id": key, "reason": why} for key, why in reasons] or None,
+        "groups": _lines(found.lines(By.GROUP), found.left),
+        "queues": _lines(found.lines(By.QUEUE), found.left),
+        "destinations": _lines(to, found.left),
+        "ages": _lines(sorted(found.lines(By.AGE), key=_by_age), found.left),
+        "attempts": _lines(sorted(found.lines(By.ATTEMPTS), key=_by_number), found.left),
+        "samples": [item(each) for each in found.samples],
+        "warnings": list(_warnings(found, destination, seen)),
+        "plan": plan,
+    }
+    return present(view)
 
 
 def destinations(found: Preview, destination: str | None) -> Sequence[str]:
@@ -260,18 +293,18 @@ def _asked(destination: str, found: Preview) -> Sequence[PreviewLine]:
     return [line] if found.left else []
 
 
-def _lines(lines: Sequence[PreviewLine], total: int) -> Json:
-    shown = [
-        present(
-            {
-                "id": None if each.key == each.name else each.key,
-                "name": each.name,
-                "count": each.count,
-            }
-        )
-        for each in lines
-    ]
+def _lines(lines: Sequence[PreviewLine], total: int) -> shapes.PreviewedLines:
+    shown = [_line(each) for each in lines]
     return {"lines": shown, "others": total - sum(each.count for each in lines)}
+
+
+def _line(of: PreviewLine) -> shapes.PreviewedLine:
+    view: shapes.PreviewedLine = {
+        "id": None if of.key == of.name else of.key,
+        "name": of.name,
+        "count": of.count,
+    }
+    return present(view)
 
 
 def _by_age(line: PreviewLine) -> int:
@@ -282,7 +315,9 @@ def _by_number(line: PreviewLine) -> int:
     return int(line.key)
 
 
-def _warnings(found: Preview, destination: str | None, seen: MissingQueues) -> Iterator[Json]:
+def _warnings(
+    found: Preview, destination: str | None, seen: MissingQueues
+) -> Iterator[shapes.PreviewWarning]:
     for queue in sorted(seen.missing):
         text = f"The queue {queue} does not exist: retries to it fail."
         yield {"kind": "queue_missing", "text": text}
@@ -292,11 +327,13 @@ def _warnings(found: Preview, destination: str | None, seen: MissingQueues) -> I
             yield {"kind": kind, "text": text}
 
 
-router = APIRouter(prefix="/api", tags=["operations"])
+router = Routes(prefix="/api", tags=["operations"])
 
 
 @router.get("/operations")
-def get_operations(request: Request, parts: Parts, page: PageQuery, ids: IdsQuery) -> Response:
+def get_operations(
+    request: Request, parts: Parts, page: PageQuery, ids: IdsQuery
+) -> Answer[list[shapes.Operation]]:
     """List all operations, newest first; the one that sends what is due by policy stands before."""
     found = list_operations(parts.db, page, ids)
     items = [listed(each, found) for each in found.page.items]
@@ -304,7 +341,9 @@ def get_operations(request: Request, parts: Parts, page: PageQuery, ids: IdsQuer
 
 
 @router.get("/operations/{operation_id}")
-def get_operation(request: Request, operation_id: str, parts: Parts) -> Response:
+def get_operation(
+    request: Request, operation_id: str, parts: Parts
+) -> Answer[shapes.OperationDetails] | Refusal:
     """Return one operation, with the reason for each named id that was skipped."""
     found = find_operation(parts.db, operation_id)
     if found is None:
@@ -313,14 +352,16 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
 
 
 @router.get("/batches")
-def get_batches(request: Request, parts: Parts) -> Response:
+def get_batches(request: Request, parts: Parts) -> Answer[list[shapes.Batch]]:
     """List every batch now alive, oldest first."""
     found = list_batches(parts.db)
     return answer(request, [batch(each) for each in found], {TOTAL_COUNT: str(len(found))})
 
 
 @router.get("/batches/{batch_id}")
-def get_batch(request: Request, batch_id: str, parts: Parts) -> Response:
+def get_batch(
+    request: Request, batch_id: str, parts: Parts
+) -> Answer[shapes.BatchDetails] | Refusal:
     """Return one batch, with the claims in doubt: perhaps sent, but not recorded as sent."""
     found = find_batch(parts.db, batch_id)
     if found is None:
@@ -329,7 +370,7 @@ def get_batch(request: Request, batch_id: str, parts: Parts) -> Response:
 
 
 @router.get("/processor")
-def get_processor(request: Request, parts: Parts) -> Response:
+def get_processor(request: Request, parts: Parts) -> Answer[shapes.Processor]:
     """Return which process is the processor, what it does, and what it waits for and why."""
     found = find_processor(parts.db)
     holder = found.processor
@@ -337,7 +378,7 @@ def get_processor(request: Request, parts: Parts) -> Response:
     return answer(request, processor(found, parts.health().get("processor") if is_here else None))
 
 
-requests_router = APIRouter(prefix="/api/operations", tags=["operations"])
+requests_router = Routes(prefix="/api/operations", tags=["operations"])
 
 _LATE: Mapping[str, object] = {
     "type": "too_late",
@@ -346,8 +387,8 @@ _LATE: Mapping[str, object] = {
 }
 
 
-@requests_router.post("", status_code=202)
-def ask(body: AskedBody, parts: Parts, context: InContext) -> Response:
+@requests_router.post("", status_code=202, name="create_operation")
+def ask(body: AskedBody, parts: Parts, context: InContext) -> Answer[shapes.AskedRetry] | Refusal:
     """Ask for a retry of what a selection matches, on these terms."""
     request = _read(body, parts, context)
     plan = named_plan(body.plan)
@@ -360,8 +401,10 @@ def ask(body: AskedBody, parts: Parts, context: InContext) -> Response:
     return context.ask(within(request, plan))
 
 
-@requests_router.post("/preview", status_code=200)
-def look_ahead(body: AskedBody, parts: Parts, context: InContext) -> Response:
+@requests_router.post("/preview", status_code=200, name="preview_operation")
+def look_ahead(
+    body: AskedBody, parts: Parts, context: InContext
+) -> Answer[shapes.OperationPreview]:
     """Count what a retry would take and what it would leave out, and where it would go."""
     return told(_look(_read(body, parts, context), parts))
 
@@ -402,7 +445,7 @@ def _name(parts: ApiParts, selection: Selection) -> str:
     return f"group {find_title(parts.db, selection.group) or selection.group}"
 
 
-def _look(request: RetryRequest, parts: ApiParts) -> Json:
+def _look(request: RetryRequest, parts: ApiParts) -> shapes.OperationPreview:
     cut_off = take_cut_off(parts.db)
     found = preview(parts.db, request, cut_off, parts.codec)
     destination = request.terms.destination
@@ -410,7 +453,7 @@ def _look(request: RetryRequest, parts: ApiParts) -> Json:
     return shown_preview(found, plan_of(request, found).token, destination, seen)
 
 
-steering_router = APIRouter(prefix="/api/operations", tags=["operations"])
+steering_router = Routes(prefix="/api/operations", tags=["operations"])
 
 _OVER = "Look at it with GET: what was sent is counted there. To retry the rest, ask for a new one."
 _PAUSE = 'To stop automatic retries, pause it: PATCH {"paused": true}. It stays paused.'
@@ -442,7 +485,7 @@ class OperationChange(BaseModel):
 @steering_router.patch("/{operation_id}")
 def change_operation(
     request: Request, operation_id: str, body: OperationChange, parts: Parts, context: InContext
-) -> Response:
+) -> Answer[shapes.OperationDetails | OnlyId] | Refusal:
     """Pause an operation, let it go on, or change its rate."""
     came_to = context.gateway.steer(operation_id, tuple(body.orders), context.requested_by)
     if isinstance(came_to, SteeringRefusal):
@@ -451,7 +494,9 @@ def change_operation(
 
 
 @steering_router.delete("/{operation_id}", status_code=202)
-def cancel_operation(operation_id: str, parts: Parts, context: InContext) -> Response:
+def cancel_operation(
+    operation_id: str, parts: Parts, context: InContext
+) -> Answer[shapes.OperationDetails | OnlyId] | Refusal:
     """Cancel an operation: nothing of it is sent that is not being sent already."""
     came_to = context.gateway.steer(operation_id, (Cancel(),), context.requested_by)
     if isinstance(came_to, SteeringRefusal):
@@ -460,13 +505,13 @@ def cancel_operation(operation_id: str, parts: Parts, context: InContext) -> Res
     return accepted(shown, f"/api/operations/{came_to.operation_id}")
 
 
-def _shown(parts: ApiParts, operation_id: str) -> Json:
+def _shown(parts: ApiParts, operation_id: str) -> shapes.OperationDetails | OnlyId:
     found = find_operation(parts.db, operation_id)
     # Retention may delete one that is over at any moment.
     return {"id": operation_id} if found is None else details(found)
 
 
-def _refused(refusal: SteeringRefusal, operation_id: str) -> Response:
+def _refused(refusal: SteeringRefusal, operation_id: str) -> Refusal:
     if refusal is SteeringRefusal.UNKNOWN:
         return problem(404, f"No operation has the id {operation_id[:100]}.")
     advice = _PAUSE if refusal is SteeringRefusal.STANDING else _OVER

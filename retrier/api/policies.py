@@ -4,14 +4,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from re import Pattern
-from typing import Any, assert_never
+from typing import Annotated, Any, assert_never
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field
 
-from retrier.api.answers import Json, answer, present, problem, time, told
+from retrier.api.answers import Answer, Refusal, Routes, answer, present, problem, time, told
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import Duration, show_duration
+from retrier.api.shapes import service as shapes
 from retrier.domain.processes import find_differences
 from retrier.errors import ConfigurationError
 from retrier.policy.classification import ReasonRule
@@ -24,6 +25,7 @@ from retrier.policy.delays import (
     Jitter,
     Linear,
     ListedDelays,
+    Spread,
 )
 from retrier.policy.policy_set import Definition, InForce, PolicySet, Rule
 from retrier.policy.simulation import RuleDecision, Sample
@@ -36,48 +38,50 @@ SHOWN_DELAYS = 50
 
 def shown_policies(
     found: InForce, processes: Iterable[JudgingProcess], differences: Sequence[str] = ()
-) -> Json:
+) -> shapes.Policies:
     """Show the set in force here, what each process judges by, and in what processes differ."""
-    shown = {
+    view: shapes.Policies = {
         "configured": found.is_configured,
         "valid": not found.problems,
         "problems": list(found.problems),
         "set_hash": found.policies.hash,
         "file_time": time(found.file_time),
         "loaded_at": time(found.loaded_at),
-    }
-    own = present(shown) | definition(found.policies.definition)
-    return own | {
+        **definition(found.policies.definition),
         "processes": [_process(each) for each in processes],
         "differences": list(differences),
     }
+    return present(view)
 
 
-def definition(shown: Definition) -> Json:
+def definition(shown: Definition) -> shapes.PolicyDefinition:
     """Show what a set consists of, with all presets and sets filled in."""
-    return present(
-        {
-            "default": shown.default,
-            "per_second": shown.per_second,
-            "notices": shown.notices,
-            "poison": {"crashes": shown.crashes},
-            "classify": [_reason(each) for each in shown.classify],
-            "rules": [_rule(each) for each in shown.rules],
-        }
-    )
+    view: shapes.PolicyDefinition = {
+        "default": shown.default,
+        "per_second": shown.per_second,
+        "notices": shown.notices,
+        "poison": {"crashes": shown.crashes},
+        "classify": [_reason(each) for each in shown.classify],
+        "rules": [_rule(each) for each in shown.rules],
+    }
+    return present(view)
 
 
-_OF_REASONS = ("queue", "message_type", "exception", "failure_reason", "built_in")
-
-
-def _reason(rule: ReasonRule) -> Json:
-    conditions = {name: getattr(rule, name) for name in _OF_REASONS}
-    asked: Json = {name: list(globs) for name, globs in conditions.items() if globs}
+def _reason(rule: ReasonRule) -> shapes.ReasonRule:
     searched = rule.message.pattern if isinstance(rule.message, Pattern) else rule.message
-    return {"reason": rule.reason} | asked | present({"message": searched})
+    view: shapes.ReasonRule = {
+        "reason": rule.reason,
+        "queue": list(rule.queue) or None,
+        "message_type": list(rule.message_type) or None,
+        "exception": list(rule.exception) or None,
+        "failure_reason": list(rule.failure_reason) or None,
+        "built_in": list(rule.built_in) or None,
+        "message": searched,
+    }
+    return present(view)
 
 
-def _rule(rule: Rule) -> Json:
+def _rule(rule: Rule) -> shapes.PolicyRule:
     return {
         "name": rule.name,
         "match": {name: list(globs) for name, globs in asdict(rule.match).items() if globs},
@@ -95,14 +99,24 @@ def _rule(rule: Rule) -> Json:
     }
 
 
-def _backoff(backoff: Backoff) -> Json:
+def _backoff(backoff: Backoff) -> shapes.Backoff:
     match backoff:
         case Exponential(first=first, factor=factor, cap=cap):
-            kind: Json = {"kind": "exponential", "first": show_duration(first), "factor": factor}
-            return kind | ({} if cap == LONGEST else {"cap": show_duration(cap)})
+            growing: shapes.Backoff = {
+                "kind": "exponential",
+                "first": show_duration(first),
+                "factor": factor,
+                "cap": None if cap == LONGEST else show_duration(cap),
+            }
+            return present(growing)
         case Linear(first=first, step=step, cap=cap):
-            kind = {"kind": "linear", "first": show_duration(first), "step": show_duration(step)}
-            return kind | ({} if cap == LONGEST else {"cap": show_duration(cap)})
+            growing = {
+                "kind": "linear",
+                "first": show_duration(first),
+                "step": show_duration(step),
+                "cap": None if cap == LONGEST else show_duration(cap),
+            }
+            return present(growing)
         case Fixed(first=first):
             return {"kind": "fixed", "first": show_duration(first)}
         case ListedDelays(delays=delays):
@@ -111,7 +125,7 @@ def _backoff(backoff: Backoff) -> Json:
             assert_never(never)
 
 
-def _jitter(jitter: Jitter) -> object:
+def _jitter(jitter: Jitter) -> Spread | shapes.AdditiveJitter:
     match jitter:
         case Additive(most=most):
             return {"additive": show_duration(most)}
@@ -119,52 +133,68 @@ def _jitter(jitter: Jitter) -> object:
             return jitter
 
 
-def _process(found: JudgingProcess) -> Json:
-    times = {name: time(getattr(found, name)) for name in ("file_time", "loaded_at", "seen_at")}
-    return present(asdict(found) | {"problems": list(found.problems)} | times)
+def _process(found: JudgingProcess) -> shapes.JudgingProcess:
+    view: shapes.JudgingProcess = {
+        "session_id": found.session_id,
+        "instance": found.instance,
+        "host": found.host,
+        "pid": found.pid,
+        "set_hash": found.set_hash,
+        "file_time": time(found.file_time),
+        "loaded_at": time(found.loaded_at),
+        "problems": list(found.problems),
+        "seen_at": time(found.seen_at),
+    }
+    return present(view)
 
 
-def simulated(result: SimulatedBefore, policies: PolicySet) -> Json:
+def simulated(result: SimulatedBefore, policies: PolicySet) -> shapes.Simulation:
     """Show what other policies would have decided, beside what was decided."""
     found = result.found
-    counts = [
-        {"old": _verdict(each.old), "new": _verdict(each.new), "count": count}
-        for each, count in found.counts.items()
-    ]
-    changed = sum(count for each, count in found.counts.items() if each.old != each.new)
-    shown = {
+    view: shapes.Simulation = {
         "set_hash": policies.hash,
         "judged": found.judged,
-        "changed": changed,
+        "changed": sum(count for each, count in found.counts.items() if each.old != each.new),
         "oldest": time(found.oldest),
         "stopped": result.stopped,
+        "counts": [
+            {"old": _verdict(each.old), "new": _verdict(each.new), "count": count}
+            for each, count in found.counts.items()
+        ],
+        "samples": [_sample(each) for each in found.samples],
     }
-    return present(shown) | {"counts": counts, "samples": [_sample(each) for each in found.samples]}
+    return present(view)
 
 
-def _verdict(verdict: RuleDecision) -> Json:
-    return present({"rule": verdict.rule, "decision": verdict.decision})
+def _verdict(
+    verdict: RuleDecision, reason: str | None = None, why: str | None = None
+) -> shapes.RuleDecision:
+    view: shapes.RuleDecision = {
+        "rule": verdict.rule,
+        "decision": verdict.decision,
+        "reason": reason,
+        "why": why,
+    }
+    return present(view)
 
 
-def _sample(sample: Sample) -> Json:
+def _sample(sample: Sample) -> shapes.SimulatedSample:
     failure, change = sample.failure, sample.change
-    old = _verdict(change.old) | present({"reason": failure.reason})
-    new = _verdict(change.new) | present({"reason": sample.reason, "why": sample.why})
     return {
         "id": failure.unique_message_id,
         "time": time(failure.received_at),
         "queue": failure.facts.queue,
         "failures": failure.failures,
-        "old": old,
-        "new": new,
+        "old": _verdict(change.old, failure.reason),
+        "new": _verdict(change.new, sample.reason, sample.why),
     }
 
 
-router = APIRouter(prefix="/api/policies", tags=["policies"])
+router = Routes(prefix="/api/policies", tags=["policies"])
 
 
 @router.get("")
-def get_policies(request: Request, parts: Parts) -> Response:
+def get_policies(request: Request, parts: Parts) -> Answer[shapes.Policies]:
     """Return the policies in force, their rules in order, and what each process judges by."""
     processes = list_judging_processes(parts.db)
     differences = find_differences(list_processes(parts.db))
@@ -176,12 +206,12 @@ class SimulationBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    since: Duration = timedelta(days=7)
+    since: Annotated[Duration, Field(json_schema_extra={"default": "7d"})] = timedelta(days=7)
     policies: dict[str, Any] | None = None
 
 
-@router.post("/simulate", status_code=200)
-def simulate(body: SimulationBody, parts: Parts) -> Response:
+@router.post("/simulate", status_code=200, name="simulate_policies")
+def simulate(body: SimulationBody, parts: Parts) -> Answer[shapes.Simulation] | Refusal:
     """Judge the newest stored failures by policies, and compare; nothing is changed."""
     try:
         policies = _read(body, parts)
@@ -196,7 +226,7 @@ def _read(body: SimulationBody, parts: ApiParts) -> PolicySet:
     return parts.policies().policies if content is None else parts.read_policies(content)
 
 
-def _wrong(error: ConfigurationError) -> Response:
+def _wrong(error: ConfigurationError) -> Refusal:
     """Name every problem with its place: `body.policies.rules[0].attempts`."""
     places = [line.partition(": ")[::2] for line in error.problems]
     errors = [{"field": f"body.{place}", "reason": reason} for place, reason in places]

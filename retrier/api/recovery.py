@@ -1,17 +1,18 @@
 """The recovery after a restore: what was on its way, and how long nothing is presumed."""
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import HTTPException, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrier.api.answers import HEADERS, Json, answer, time, told
+from retrier.api.answers import HEADERS, Answer, Refusal, Routes, answer, time, told
 from retrier.api.archive import archive_preview
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import InContext, Moment, recovered_retries
 from retrier.api.selections import PlanText, named_plan, refuse_plan
+from retrier.api.shapes import operations as shapes
+from retrier.api.shapes.operations import ArchivePreview, AskedAgain
 from retrier.domain.archive_operation import Act
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import OF_ANOTHER, as_counted, hash_subject
@@ -21,7 +22,7 @@ from retrier.store.pending import time_before
 from retrier.store.recovery import Recovering, get_recovery, list_recovering
 
 
-def recovering(shown: Recovering | None) -> Json:
+def recovering(shown: Recovering | None) -> shapes.Recovery:
     """Show whether one is under way, since when, and what was on its way."""
     if shown is None:
         return {"held": False, "queues": []}
@@ -31,11 +32,20 @@ def recovering(shown: Recovering | None) -> Json:
         "sent_from": time(shown.recovery.sent_from),
         "begun_at": time(shown.recovery.begun_at),
         "begun_by": shown.recovery.begun_by,
-        "queues": [asdict(each) for each in shown.queues],
+        "queues": [
+            {
+                "queue": each.queue,
+                "sent": each.sent,
+                "sent_before": each.sent_before,
+                "in_doubt": each.in_doubt,
+                "not_sent": each.not_sent,
+            }
+            for each in shown.queues
+        ],
     }
 
 
-router = APIRouter(prefix="/api/recovery", tags=["recovery"])
+router = Routes(prefix="/api/recovery", tags=["recovery"])
 
 
 class RecoveryStart(BaseModel):
@@ -61,13 +71,15 @@ class PlannedResendRequest(ResendRequest):
 
 
 @router.get("", name="get_recovery")
-def show_recovery(request: Request, parts: Parts) -> Response:
+def show_recovery(request: Request, parts: Parts) -> Answer[shapes.Recovery]:
     """Show whether a recovery is under way, and what was on its way."""
     return answer(request, recovering(list_recovering(parts.db)))
 
 
 @router.post("", name="begin_recovery")
-def begin_recovery(body: RecoveryStart, parts: Parts, context: InContext) -> Response:
+def begin_recovery(
+    body: RecoveryStart, parts: Parts, context: InContext
+) -> Answer[shapes.Recovery]:
     """Hold presumption from now on, and show what was on its way."""
     begun = context.gateway.begin_recovery(body.since, context.requested_by)
     if isinstance(begun, RecoveryRefusal):
@@ -83,7 +95,9 @@ def end_recovery(context: InContext) -> Response:
 
 
 @router.post("/retry", status_code=202, name="retry_recovered")
-def retry_recovered(body: PlannedResendRequest, parts: Parts, context: InContext) -> Response:
+def retry_recovered(
+    body: PlannedResendRequest, parts: Parts, context: InContext
+) -> Answer[AskedAgain] | Refusal:
     """Send again what was sent around the backup and has no outcome."""
     found, plan = _under_way(parts), named_plan(body.plan)
     chosen = recovered_retries(found, body.queue)
@@ -97,12 +111,12 @@ def retry_recovered(body: PlannedResendRequest, parts: Parts, context: InContext
 
 
 @router.post("/retry/preview", status_code=200, name="preview_retry_recovered")
-def preview_retry_recovered(body: ResendRequest, parts: Parts) -> Response:
+def preview_retry_recovered(body: ResendRequest, parts: Parts) -> Answer[ArchivePreview]:
     """Count what the same request would send again."""
     return told(_look(parts, _under_way(parts), body.queue))
 
 
-def _look(parts: ApiParts, found: Recovery, queue: str | None) -> Json:
+def _look(parts: ApiParts, found: Recovery, queue: str | None) -> ArchivePreview:
     now, chosen = time_before(parts.db, timedelta(0)), recovered_retries(found, queue)
     return archive_preview(plan_act(parts.db, Act.RELEASE, chosen, now, *_times(found)))
 

@@ -2,16 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import Depends, Query, Request, Response
 from pydantic import BaseModel
 
-from retrier.api.answers import HEADERS, Json, answer, problem, time
+from retrier.api.answers import HEADERS, Answer, Refusal, Routes, answer, problem, time
 from retrier.api.parts import Parts
-from retrier.api.requests import InContext, PageQuery, page_headers
+from retrier.api.requests import DIRECTION, InContext, PageQuery, page_headers
+from retrier.api.shapes import messages as shapes
 from retrier.domain.redirects import RedirectRefusal, what_it_moves
+from retrier.http.filters import choice
 from retrier.store.redirects import Redirect, list_redirects
 
-router = APIRouter(prefix="/api", tags=["redirects"])
+router = Routes(prefix="/api", tags=["redirects"])
 
 _CONFLICTS = {
     RedirectRefusal.DUPLICATE: "Duplicate",
@@ -41,8 +43,8 @@ class ChangedRedirect(BaseModel):
 
 def _ordered(
     parts: Parts,
-    sort: Annotated[str, Query(description=f"one of: {', '.join(_SORTS)}")] = "",
-    direction: Annotated[str, Query(description="asc or desc")] = "",
+    sort: Annotated[str, Query(), choice(_SORTS)] = "",
+    direction: Annotated[str, Query(), DIRECTION] = "",
 ) -> tuple[Redirect, ...]:
     column = _SORTS.get(sort, "from_queue")
     found = list_redirects(parts.db)
@@ -52,14 +54,16 @@ def _ordered(
 @router.get("/redirects")
 def get_redirects(
     request: Request, page: PageQuery, found: Annotated[tuple[Redirect, ...], Depends(_ordered)]
-) -> Response:
+) -> Answer[list[shapes.Redirect]]:
     """List the redirects."""
     items = [redirect(each) for each in found[page.offset : page.offset + page.size]]
     return answer(request, items, page_headers(request, page, len(found)))
 
 
 @router.head("/redirect")
-def count_redirects(request: Request, page: PageQuery, parts: Parts) -> Response:
+def count_redirects(
+    request: Request, page: PageQuery, parts: Parts
+) -> Answer[list[shapes.Redirect]]:
     """Count the redirects."""
     found = list_redirects(parts.db)
     return answer(
@@ -103,7 +107,7 @@ def _check(*queues: str) -> str | None:
     return None if all(queues) else _BLANK
 
 
-def _refused(reason: str) -> Response:
+def _refused(reason: str) -> Refusal:
     if reason == RedirectRefusal.UNKNOWN:
         return problem(404, reason)
     if reason not in _CONFLICTS:
@@ -113,7 +117,7 @@ def _refused(reason: str) -> Response:
     return answer
 
 
-def redirect(shown: Redirect) -> Json:
+def redirect(shown: Redirect) -> shapes.Redirect:
     """Show one redirect."""
     return {
         "message_redirect_id": shown.redirect_id,

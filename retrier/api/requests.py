@@ -10,13 +10,14 @@ from itertools import islice
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
-from fastapi import Body, Depends, Header, HTTPException, Query, Request, Response
+from fastapi import Body, Depends, Header, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from retrier.api.answers import OUT_OF_BOUNDS, TOTAL_COUNT, Json, accepted
+from retrier.api.answers import OUT_OF_BOUNDS, TOTAL_COUNT, Answer, accepted
 from retrier.api.parts import Parts
+from retrier.api.shapes import operations as shapes
 from retrier.clock import SystemClock
 from retrier.domain.archive_operation import Act, ArchiveRequest
 from retrier.domain.failed_message import FailedMessageStatus
@@ -38,7 +39,7 @@ from retrier.domain.times import (
     read_moment,
 )
 from retrier.gateway import AskedAgain, Gateway
-from retrier.http.filters import FilterQuery, is_yes, read_filter
+from retrier.http.filters import FilterQuery, choice, is_yes, read_filter
 from retrier.http.parts import LONGEST_KEY, asked_by
 from retrier.http.problems import WrongField
 from retrier.store.message_lists import Key, Order, Page, PageRequest, Place, Sort
@@ -247,6 +248,7 @@ def _filter(query: Annotated[ListQuery, Depends()], ids: IdsQuery) -> Selection:
     return replace(read_filter(asked), modified=_range(query.modified), id_range=ids)
 
 
+DIRECTION = choice(("asc", "desc"))
 _ALSO_CALLED = {
     "processed_at": Sort.TIME_OF_FAILURE,
     # A retry that was issued is the last change of a pending one.
@@ -256,8 +258,8 @@ _ALSO_CALLED = {
 
 
 def _order(
-    sort: Annotated[str, Query(description=f"one of: {', '.join(Sort)}")] = "",
-    direction: Annotated[str, Query(description="asc or desc")] = "",
+    sort: Annotated[str, Query(), choice((*Sort, *_ALSO_CALLED))] = "",
+    direction: Annotated[str, Query(), DIRECTION] = "",
 ) -> Order:
     known = Sort(sort) if sort in list(Sort) else _ALSO_CALLED.get(sort, Sort.TIME_SENT)
     return Order(sort=known, descending=direction != "asc")
@@ -281,11 +283,19 @@ LAST_PAGE = 10_000_000
 _DIGITS = 18
 
 
+# What is no number means the usual one, so both are read as texts.
+PAGE_SIZE = WithJsonSchema({"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE})
+PageNumber = Annotated[
+    str, Query(), WithJsonSchema({"type": "integer", "minimum": 1, "maximum": LAST_PAGE})
+]
+_USUAL_SIZE = 50
+
+
 def _page(
-    page: Annotated[str, Query(description="from 1 on")] = "",
-    per_page: Annotated[str, Query(description=f"50 by default, {LARGEST_PAGE} at most")] = "",
+    page: PageNumber = "",
+    per_page: Annotated[str, Query(description=f"{_USUAL_SIZE} by default"), PAGE_SIZE] = "",
 ) -> PageRequest:
-    return read_page(page, per_page, 50)
+    return read_page(page, per_page, _USUAL_SIZE)
 
 
 def read_page(page: str, per_page: str, usual: int) -> PageRequest:
@@ -382,21 +392,23 @@ class RequestContext:
     requested_by: str
     idempotency_key: str | None
 
-    def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
+    def retry(
+        self, retry_type: RetryType, selection: Selection, originator: str
+    ) -> Answer[shapes.AskedRetry]:
         """Ask the gateway; answer 202 with the operation. Raises KeyReused."""
         return self.ask(self.request(retry_type, selection, originator))
 
-    def ask(self, request: RetryRequest) -> Response:
+    def ask(self, request: RetryRequest) -> Answer[shapes.AskedRetry]:
         """Ask the gateway; answer 202 with the operation. Raises KeyReused."""
         return self.accepted(self.gateway.retry(request))
 
-    def accepted(self, created: CreatedOperation) -> Response:
+    def accepted(self, created: CreatedOperation) -> Answer[shapes.AskedRetry]:
         """Answer 202 with an operation that was asked for."""
         return accepted(_asked(created), f"/api/operations/{created.operation_id}")
 
     def retry_again(
         self, originator: str, unique_ids: tuple[str, ...], selection: Selection | None = None
-    ) -> Response:
+    ) -> Answer[shapes.AskedAgain]:
         """Ask the gateway; answer 202 with operations. Raises KeyReused."""
         named = Selection(ids=unique_ids)
         request = self.request(RetryType.MULTIPLE_MESSAGES, named, originator)
@@ -432,19 +444,19 @@ SHOWN_SKIPPED = 1000
 """So many skipped ids at most are shown in an answer; `skipped` counts them all."""
 
 
-def _asked(created: CreatedOperation) -> Json:
+def _asked(created: CreatedOperation) -> shapes.AskedRetry:
     """Show an operation that was asked for, and which named messages it would skip as they are.
 
     `dead_left_out` counts the dead messages that it leaves out.
     """
-    shown = islice(created.skipped.items(), SHOWN_SKIPPED)
-    skipped = {
-        "skipped": len(created.skipped),
-        "skipped_messages": [{"id": key, "reason": why} for key, why in shown],
-    }
-    made = {"operation_id": created.operation_id, "total": created.total}
-    dead = {"dead_left_out": created.dead_left_out}
-    return made | (skipped if created.skipped else {}) | (dead if created.dead_left_out else {})
+    made: shapes.AskedRetry = {"operation_id": created.operation_id, "total": created.total}
+    if created.skipped:
+        shown = islice(created.skipped.items(), SHOWN_SKIPPED)
+        made["skipped"] = len(created.skipped)
+        made["skipped_messages"] = [{"id": key, "reason": why} for key, why in shown]
+    if created.dead_left_out:
+        made["dead_left_out"] = created.dead_left_out
+    return made
 
 
 def pending_retries(
@@ -534,7 +546,7 @@ def is_id(each: object) -> bool:
     return isinstance(each, str) and each != "" and clean(each, _LONGEST_ID) == each
 
 
-def asked_again(again: AskedAgain) -> Json:
+def asked_again(again: AskedAgain) -> shapes.AskedAgain:
     """Show the operations; `operation_id` is the first one, as in the answer to any retry."""
-    first = {"operation_id": again.operation_ids[0]} if again.operation_ids else {}
-    return {**first, "total": again.total, "operations": list(again.operation_ids)}
+    made: shapes.AskedAgain = {"total": again.total, "operations": list(again.operation_ids)}
+    return {"operation_id": again.operation_ids[0], **made} if again.operation_ids else made

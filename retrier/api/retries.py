@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi import HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from retrier.api.answers import Json, answer, told
+from retrier.api.answers import Answer, Refusal, Routes, answer, told
 from retrier.api.archive import act_on, act_on_ids, archive_preview
 from retrier.api.messages import pending as shown_pending
 from retrier.api.parts import ApiParts, Parts
@@ -26,31 +26,34 @@ from retrier.api.requests import (
     read_age,
 )
 from retrier.api.selections import PlanText, named_plan, refuse_plan
+from retrier.api.shapes.messages import PendingRetry
+from retrier.api.shapes.operations import ArchiveOutcome, ArchivePreview, AskedAgain, AskedRetry
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import Selection
+from retrier.domain.times import DURATION_PATTERN
 from retrier.store.archive_lists import plan_act
 from retrier.store.groups import find_title
 from retrier.store.pending import Waiting, list_pending, time_before
 
-router = APIRouter(prefix="/api", tags=["retries"])
+router = Routes(prefix="/api", tags=["retries"])
 
 
 @router.post("/errors/retry/all", status_code=202)
-def retry_all(context: InContext) -> Response:
+def retry_all(context: InContext) -> Answer[AskedRetry]:
     """Retry every unresolved message."""
     return context.retry(RetryType.ALL, Selection(), "retry of all messages")
 
 
 @router.post("/errors/retry", status_code=202)
-def retry_messages(ids: NamedIds, context: InContext) -> Response:
+def retry_messages(ids: NamedIds, context: InContext) -> Answer[AskedRetry]:
     """Retry the messages with these ids."""
     selection = Selection(ids=ids)
     return context.retry(RetryType.MULTIPLE_MESSAGES, selection, f"retry of {len(ids)} messages")
 
 
 @router.post("/errors/queues/{queue:path}/retry", status_code=202)
-def retry_queue(queue: str, context: InContext) -> Response:
+def retry_queue(queue: str, context: InContext) -> Answer[AskedRetry]:
     """Retry the unresolved messages that failed on this queue."""
     return context.retry(
         RetryType.BY_QUEUE_ADDRESS, Selection(queue=queue), f"retry of queue {queue}"
@@ -58,7 +61,7 @@ def retry_queue(queue: str, context: InContext) -> Response:
 
 
 @router.post("/errors/{endpoint:path}/retry/all", status_code=202)
-def retry_endpoint(endpoint: str, context: InContext) -> Response:
+def retry_endpoint(endpoint: str, context: InContext) -> Answer[AskedRetry]:
     """Retry the unresolved messages of this endpoint."""
     return context.retry(
         RetryType.ALL_FOR_ENDPOINT, Selection(endpoint=endpoint), f"retry of endpoint {endpoint}"
@@ -66,7 +69,7 @@ def retry_endpoint(endpoint: str, context: InContext) -> Response:
 
 
 @router.post("/errors/{failed_message_id}/retry", status_code=202)
-def retry_message(failed_message_id: str, context: InContext) -> Response:
+def retry_message(failed_message_id: str, context: InContext) -> Answer[AskedRetry]:
     """Retry one message."""
     selection = Selection(ids=(failed_message_id,))
     return context.retry(
@@ -75,7 +78,7 @@ def retry_message(failed_message_id: str, context: InContext) -> Response:
 
 
 @router.post("/recoverability/groups/{group_id}/errors/retry", status_code=202)
-def retry_group(group_id: str, parts: Parts, context: InContext) -> Response:
+def retry_group(group_id: str, parts: Parts, context: InContext) -> Answer[AskedRetry]:
     """Retry the unresolved messages of this group."""
     title = find_title(parts.db, group_id) or group_id
     return context.retry(
@@ -83,16 +86,28 @@ def retry_group(group_id: str, parts: Parts, context: InContext) -> Response:
     )
 
 
-pending = APIRouter(prefix="/api/pendingretries", tags=["pending retries"])
+pending = Routes(prefix="/api/pendingretries", tags=["pending retries"])
 
+
+_LONGEST_AGE = 36_500 * 86_400
 
 Age = Annotated[
-    float, BeforeValidator(read_age), Field(gt=0, le=36_500 * 86_400, allow_inf_nan=False)
+    float,
+    BeforeValidator(read_age),
+    Field(gt=0, le=_LONGEST_AGE, allow_inf_nan=False),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": _LONGEST_AGE},
+                {"type": "string", "pattern": f"^{DURATION_PATTERN}$"},
+            ]
+        }
+    ),
 ]
 """How long ago: a number of seconds, or `2d`; at most what a setting may say."""
 
 
-@pending.get("", name="list_pending")
+@pending.get("", name="get_pending_retries")
 def get_pending(
     request: Request,
     parts: Parts,
@@ -100,7 +115,7 @@ def get_pending(
     queue: str = "",
     operation: str = "",
     older_than: Annotated[Age | None, Query(description="sent so long ago: 2d, or seconds")] = None,
-) -> Response:
+) -> Answer[list[PendingRetry]]:
     """List the pending retries, the longest wait first."""
     wanted = Waiting(
         queue=queue or None,
@@ -147,7 +162,7 @@ class PlannedPendingFilter(PendingFilter):
 
     plan: PlanText | None = None
 
-    def planned(self, parts: ApiParts, act: Act) -> Selection | Response:
+    def planned(self, parts: ApiParts, act: Act) -> Selection | Refusal:
         """Return them as of now, or what the plan holds of them; 409 if it is of something else."""
         plan = named_plan(self.plan)
         if plan is None:
@@ -161,37 +176,41 @@ class PlannedPendingFilter(PendingFilter):
 _NOW = timedelta(0)
 
 
-@pending.post("/retry/all/preview", status_code=200, name="preview_retry_all_pending")
-def preview_retry_all_pending(body: PendingFilter, parts: Parts) -> Response:
+@pending.post("/retry/all/preview", status_code=200)
+def preview_retry_all_pending(body: PendingFilter, parts: Parts) -> Answer[ArchivePreview]:
     """Count which pending retries the same request would retry again."""
     return told(_look_at_pending(body, parts, Act.RELEASE))
 
 
-@pending.post("/resolve/all/preview", status_code=200, name="preview_resolve_all_pending")
-def preview_resolve_all_pending(body: PendingFilter, parts: Parts) -> Response:
+@pending.post("/resolve/all/preview", status_code=200)
+def preview_resolve_all_pending(body: PendingFilter, parts: Parts) -> Answer[ArchivePreview]:
     """Count which pending retries the same request would resolve."""
     return told(_look_at_pending(body, parts, Act.RESOLVE))
 
 
-def _look_at_pending(body: PendingFilter, parts: ApiParts, act: Act) -> Json:
+def _look_at_pending(body: PendingFilter, parts: ApiParts, act: Act) -> ArchivePreview:
     at = time_before(parts.db, _NOW)
     return archive_preview(plan_act(parts.db, act, body.select(at), at, body.age))
 
 
-@pending.post("/retry/all", status_code=202, name="retry_all_pending")
-def retry_all_pending(body: PlannedPendingFilter, parts: Parts, context: InContext) -> Response:
+@pending.post("/retry/all", status_code=202)
+def retry_all_pending(
+    body: PlannedPendingFilter, parts: Parts, context: InContext
+) -> Answer[AskedAgain] | Refusal:
     """Retry all pending retries again, or those of a queue or an age."""
     chosen = body.planned(parts, Act.RELEASE)
-    if isinstance(chosen, Response):
+    if isinstance(chosen, Refusal):
         return chosen
     return context.retry_again(f"retry of the {body.words}", (), chosen)
 
 
-@pending.patch("/resolve/all", status_code=202, name="resolve_all_pending")
-def resolve_all_pending(body: PlannedPendingFilter, parts: Parts, context: InContext) -> Response:
+@pending.patch("/resolve/all", status_code=202)
+def resolve_all_pending(
+    body: PlannedPendingFilter, parts: Parts, context: InContext
+) -> Answer[ArchiveOutcome] | Refusal:
     """Resolve all pending retries by hand, or those of a queue or an age."""
     chosen = body.planned(parts, Act.RESOLVE)
-    if isinstance(chosen, Response):
+    if isinstance(chosen, Refusal):
         return chosen
     return act_on(context, Act.RESOLVE, chosen, f"the {body.words}")
 
@@ -236,22 +255,22 @@ def _count(ids: Sequence[object]) -> str:
     return "1 pending retry" if len(ids) == 1 else f"{len(ids)} pending retries"
 
 
-@pending.post("/retry", status_code=202, name="retry_messages")
-def retry_pending_messages(ids: WellNamedIds, context: InContext) -> Response:
+@pending.post("/retry", status_code=202)
+def retry_pending_messages(ids: WellNamedIds, context: InContext) -> Answer[AskedAgain]:
     """Stop waiting for the outcome of these messages' retries, and retry them again."""
     return context.retry_again(f"retry of {_count(ids)}", ids)
 
 
-@pending.post("/queues/retry", status_code=202, name="retry_queue")
-def retry_pending_of_queue(body: QueueTimeRange, context: InContext) -> Response:
+@pending.post("/queues/retry", status_code=202)
+def retry_pending_of_queue(body: QueueTimeRange, context: InContext) -> Answer[AskedAgain]:
     """Retry the pending retries of a queue again."""
     selection = body.of_queue()
     words = f"retry of the pending retries of queue {body.queueaddress}"
     return context.retry_again(words, (), selection)
 
 
-@pending.patch("/resolve", status_code=202)
-def resolve_messages(body: IdsOrTimeRange, context: InContext) -> Response:
+@pending.patch("/resolve", status_code=202, name="resolve_pending_messages")
+def resolve_messages(body: IdsOrTimeRange, context: InContext) -> Answer[ArchiveOutcome]:
     """Resolve the messages with these ids, or the pending retries of this time."""
     if body.uniquemessageids is not None:
         return act_on_ids(context, Act.RESOLVE, checked_shape(body.uniquemessageids))
@@ -260,8 +279,8 @@ def resolve_messages(body: IdsOrTimeRange, context: InContext) -> Response:
     return act_on(context, Act.RESOLVE, body.of_time(), "the pending retries of a time")
 
 
-@pending.patch("/queues/resolve", status_code=202)
-def resolve_queue(body: QueueTimeRange, context: InContext) -> Response:
+@pending.patch("/queues/resolve", status_code=202, name="resolve_pending_of_queue")
+def resolve_queue(body: QueueTimeRange, context: InContext) -> Answer[ArchiveOutcome]:
     """Resolve the pending retries of a queue."""
     words = f"the pending retries of queue {body.queueaddress}"
     return act_on(context, Act.RESOLVE, body.of_queue(), words)

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from fastapi import Query, Response
+from fastapi import Query
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -16,7 +16,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from retrier.api.answers import Json, problem
+from retrier.api.answers import Refusal, problem
 from retrier.api.requests import MOST_IDS, ComingMoment, Duration, LastMoment, Moment, is_id
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import (
@@ -59,7 +59,7 @@ def named_plan(text: str | None) -> Plan | None:
     return None if text is None else read_plan(text)
 
 
-def refuse_plan(why: str, preview: Json) -> Response:
+def refuse_plan(why: str, preview: object) -> Refusal:
     """Answer 409 with why a plan does not hold, and with the preview of what was asked for."""
     return problem(409, f"{why}: nothing was done. The preview as of now is here.", preview=preview)
 

@@ -1,42 +1,53 @@
 """The service itself: health, metrics, ledger, and what the API is."""
 
+from collections.abc import Mapping
 from functools import partial
+from typing import TypeVar
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
-from retrier.api.answers import HEADERS, Json, answer, encode
+from retrier.api.answers import HEADERS, Answer, Routes, answer, encode
 from retrier.api.parts import Parts
+from retrier.api.shapes import service as shapes
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.figures import KINDS_OF_DELIVERY, Ledger, read_ledger
+from retrier.store.figures import Ledger, read_ledger
 
 
-def ledger(read: Ledger) -> Json:
+def ledger(read: Ledger) -> shapes.Ledger:
     """Show both sums, term by term, and the differences: 0 when everything adds up."""
-    kinds = {kind: read.entry(kind) for kind in KINDS_OF_DELIVERY}
-    stored = {status.value: read.stored.get(status, 0) for status in FailedMessageStatus}
     return {
         "deliveries": {
             "taken_off": read.entry("taken_off"),
             "reimported": read.entry("reimported"),
-            **kinds,
+            "new": read.entry("new"),
+            "repeated": read.entry("repeated"),
+            "redelivered": read.entry("redelivered"),
+            "confirmations": read.entry("confirmations"),
+            "own_copies": read.entry("own_copies"),
+            "failed_imports": read.entry("failed_imports"),
             "difference": read.uncounted_deliveries,
         },
         "messages": {
             "new": read.entry("new"),
-            **stored,
+            "unresolved": read.stored.get(FailedMessageStatus.UNRESOLVED, 0),
+            "retry_issued": read.stored.get(FailedMessageStatus.RETRY_ISSUED, 0),
+            "resolved": read.stored.get(FailedMessageStatus.RESOLVED, 0),
+            "archived": read.stored.get(FailedMessageStatus.ARCHIVED, 0),
             "deleted": read.entry("deleted"),
             "difference": read.missing_messages,
         },
     }
 
 
-watching = APIRouter(tags=["service"])
+T = TypeVar("T")
+
+watching = Routes(tags=["service"])
 """Routes of every process, whatever its roles."""
 
 
 @watching.head("/health")
 @watching.get("/health")
-async def get_health() -> Response:
+async def get_health() -> Answer[shapes.Health]:
     """Answer 200 as long as the process answers.
 
     It is `async`, so it needs no thread of the pool: requests that hang on a frozen database may
@@ -47,18 +58,20 @@ async def get_health() -> Response:
 
 @watching.head("/health/ready")
 @watching.get("/health/ready")
-async def get_readiness(parts: Parts) -> Response:
+async def get_readiness(parts: Parts) -> Answer[shapes.Readiness]:
     """Answer 200 if every part works, else 503, with the reason of each part."""
     health = await parts.watch(parts.health)
     ready = all(ok for ok, _ in health.values())
-    parts_shown = {name: {"ok": ok, "reason": reason} for name, (ok, reason) in health.items()}
-    report = {"status": "ready" if ready else "not ready", "parts": parts_shown}
+    report: shapes.Readiness = {
+        "status": "ready" if ready else "not ready",
+        "parts": {name: {"ok": ok, "reason": reason} for name, (ok, reason) in health.items()},
+    }
     return _report(report, 200 if ready else 503)
 
 
-def _report(content: object, status: int) -> Response:
+def _report(content: T, status: int) -> Answer[T]:
     headers = {**HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
-    return Response(encode(content), status_code=status, headers=headers)
+    return Answer(encode(content), status_code=status, headers=headers)
 
 
 @watching.head("/metrics", response_class=Response)
@@ -71,11 +84,11 @@ async def get_metrics(request: Request, parts: Parts) -> Response:
     return Response(text, headers=headers)
 
 
-router = APIRouter(prefix="/api", tags=["service"])
+router = Routes(prefix="/api", tags=["service"])
 
 
 @router.get("/ledger")
-def get_ledger(request: Request, parts: Parts) -> Response:
+def get_ledger(request: Request, parts: Parts) -> Answer[shapes.Ledger]:
     """Return how many messages were taken off the error queues and what became of them."""
     return answer(request, ledger(read_ledger(parts.db)))
 
@@ -114,7 +127,7 @@ _URLS = {
 
 
 @router.get("")
-def get_root(request: Request, parts: Parts) -> Response:
+def get_root(request: Request, parts: Parts) -> Answer[Mapping[str, str]]:
     """Return name, version and the URLs of the API."""
     base = f"{request.base_url}api/"
     urls = {name: base + path for name, path in _URLS.items()}

@@ -1,15 +1,16 @@
 """Saved views: a list of the page with its conditions, under a name."""
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel
 
-from retrier.api.answers import HEADERS, Json, answer, problem, time
+from retrier.api.answers import HEADERS, Answer, Refusal, Routes, answer, problem, time
 from retrier.api.parts import Parts
 from retrier.api.requests import InContext, PageQuery, page_headers
+from retrier.api.shapes import messages as shapes
 from retrier.domain.views import SavedView, ViewRefusal
 from retrier.store.views import find_view, list_views
 
-router = APIRouter(prefix="/api", tags=["views"])
+router = Routes(prefix="/api", tags=["views"])
 
 _CONFLICTS = frozenset({ViewRefusal.TAKEN, ViewRefusal.CHANGED, ViewRefusal.TOO_MANY})
 
@@ -23,7 +24,7 @@ class WantedView(BaseModel):
 
 
 @router.get("/views")
-def get_views(request: Request, page: PageQuery, parts: Parts) -> Response:
+def get_views(request: Request, page: PageQuery, parts: Parts) -> Answer[list[shapes.SavedView]]:
     """List the saved views by name."""
     found = list_views(parts.db)
     items = [view(each) for each in found[page.offset : page.offset + page.size]]
@@ -31,14 +32,16 @@ def get_views(request: Request, page: PageQuery, parts: Parts) -> Response:
 
 
 @router.get("/views/{name}")
-def get_view(request: Request, name: str, parts: Parts) -> Response:
+def get_view(request: Request, name: str, parts: Parts) -> Answer[shapes.SavedView] | Refusal:
     """Return one view."""
     found = find_view(parts.db, name)
     return _unknown(name) if found is None else answer(request, view(found))
 
 
 @router.put("/views/{name}")
-def put_view(request: Request, name: str, body: WantedView, context: InContext) -> Response:
+def put_view(
+    request: Request, name: str, body: WantedView, context: InContext
+) -> Answer[shapes.SavedView] | Refusal:
     """Save a view, or replace the one whose version is named."""
     saved = context.gateway.views.save(
         name, body.page, body.query, context.requested_by, body.version
@@ -55,7 +58,7 @@ def delete_view(name: str, context: InContext) -> Response:
     return Response(status_code=204, headers=HEADERS)
 
 
-def view(shown: SavedView) -> Json:
+def view(shown: SavedView) -> shapes.SavedView:
     """Show one view."""
     return {
         "name": shown.view.name,
@@ -68,5 +71,5 @@ def view(shown: SavedView) -> Json:
     }
 
 
-def _unknown(name: str) -> Response:
+def _unknown(name: str) -> Refusal:
     return problem(404, f"No view has the name {name[:100]}.")

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from shlex import quote
 
-from retrier.cli.api_client import Json
+from retrier.api.shapes.messages import FailedMessage
+from retrier.api.shapes.service import Import, ReadAgain
 from retrier.cli.printer import Printer, short_id
 from retrier.domain.failed_imports import ImportKind, kind_of
 
@@ -27,7 +28,7 @@ _IN_DOUBT = (
 )
 
 
-def advise_on_imports(printer: Printer, items: Sequence[Json]) -> None:
+def advise_on_imports(printer: Printer, items: Sequence[Import]) -> None:
     """Remark what can be done with failed imports that are shown, once for each kind."""
     shown = short_id(items[0]["id"]) if len(items) == 1 else "ID"
     doubtful = [item for item in items if "send" in item]
@@ -36,7 +37,7 @@ def advise_on_imports(printer: Printer, items: Sequence[Json]) -> None:
         printer.note(_IN_DOUBT.format(id=shown))
 
 
-def advise_on_kept(printer: Printer, came_to: Json) -> None:
+def advise_on_kept(printer: Printer, came_to: ReadAgain) -> None:
     """Remark what can be done with what was read again and is a failed import still."""
     _note(printer, (each["reason"] for each in came_to["kept"]), "ID")
 
@@ -69,7 +70,7 @@ def _missing(reason: str | None) -> Iterator[str]:
 _SETTLED = ("resolved", "archived")
 
 
-def note_settled(printer: Printer, items: Sequence[Json]) -> None:
+def note_settled(printer: Printer, items: Sequence[FailedMessage]) -> None:
     """Remark how many of the listed messages need nothing any more, and how to list the others."""
     settled = sum(item["status"] in _SETTLED for item in items)
     if settled:

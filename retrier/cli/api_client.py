@@ -1,17 +1,23 @@
-"""A client of the service's API. Results are JSON or bytes; errors say what to do."""
+"""A client of the service's API. Results are JSON or bytes; errors say what to do.
+
+Each call names the shape of the answer (`retrier/api/shapes`), which is the one that the route gives.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
 import httpx
 
+from retrier.api.shapes.messages import FailedMessage
 from retrier.errors import RequestRefused, ServiceUnavailable
 
 Json = dict[str, Any]
+T = TypeVar("T")
+M = TypeVar("M", bound=FailedMessage)
 Params = Mapping[str, str | int]
 
 LARGEST_PAGE = 500
@@ -22,6 +28,7 @@ IDEMPOTENCY_KEY = b"Idempotency-Key"
 _OURS = "X-Particular-Version"
 """A header of every answer of the service; an answer without it is somebody else's."""
 
+_PERHAPS = "It may have been done all the same: look before you ask again."
 _NO_CONTENT, _NOT_FOUND, _SERVER_ERROR = 204, 404, 500
 _WRONG = (400, 422)
 _ADVICE = (
@@ -31,11 +38,11 @@ _ADVICE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
+class Listing(Generic[T]):
     """Some items of a list, and the total number of its items."""
 
     total: int
-    items: tuple[Json, ...]
+    items: tuple[T, ...]
 
 
 class WrongValue(RequestRefused):
@@ -57,46 +64,43 @@ class ApiClient:
         self._http = http
         self._url = url
 
-    def find(self, *path: str, **params: str | int) -> Json:
+    def find(self, shape: type[T], *path: str, **params: str | int) -> T:
         """Return the JSON object at a path under /api."""
-        found = self._json(self._get(path, params))
-        if not isinstance(found, dict):
-            raise self._strange()
-        return found
+        return self._object(shape, self._get(path, params))
 
     def texts(self, *path: str) -> tuple[str, ...]:
         """Return a list of texts."""
-        return tuple(str(each) for each in self._items(self._get(path, {})))
+        return tuple(self._items(str, self._get(path, {})))
 
-    def page(self, *path: str, **params: str | int) -> Listing:
+    def page(self, shape: type[T], *path: str, **params: str | int) -> Listing[T]:
         """Return one page of a list."""
         answer = self._get(path, params)
-        items = self._items(answer)
+        items = self._items(shape, answer)
         return Listing(total=self._total(answer, len(items)), items=tuple(items))
 
-    def first(self, limit: int, *path: str, **params: str | int) -> Listing:
+    def first(self, limit: int, shape: type[T], *path: str, **params: str | int) -> Listing[T]:
         """Return the first `limit` items of a list, from as many pages as needed."""
         size = min(limit, LARGEST_PAGE)
-        items: list[Json] = []
+        items: list[T] = []
         total = 0
-        for page in self._pages(path, {**params, "per_page": size}):
+        for page in self._pages(shape, path, {**params, "per_page": size}):
             items += page.items
             total = page.total
             if len(items) >= limit:
                 break
         return Listing(total=total, items=tuple(items[:limit]))
 
-    def follow(self, limit: int, *path: str, **params: str | int) -> Listing:
+    def follow(self, limit: int, shape: type[M], *path: str, **params: str | int) -> Listing[M]:
         """Return the first `limit` items of a list of messages, page behind page, each once.
 
         One that leaves the list meanwhile makes none be missed that stays, as pages by number do.
         """
         size = min(limit, LARGEST_PAGE)
-        found: dict[str, Json] = {}
+        found: dict[str, M] = {}
         after, total = "*", None
         while after and len(found) < limit:
             answer = self._get(path, {**params, "per_page": size, "after": after})
-            for each in self._items(answer):
+            for each in self._items(shape, answer):
                 found.setdefault(each["id"], each)
             total = self._total(answer, len(found)) if total is None else total
             after = answer.headers.get("Next-After", "")
@@ -126,7 +130,13 @@ class ApiClient:
         except httpx.TransportError as error:
             raise self._out_of_reach(error) from error
 
-    def ask(self, path: Sequence[str], content: object, headers: Mapping[bytes, bytes]) -> Json:
+    def ask(
+        self,
+        shape: type[T],
+        path: Sequence[str],
+        content: object,
+        headers: Mapping[bytes, bytes],
+    ) -> T:
         """POST a request; return the answer of the service.
 
         If the connection breaks after it was made, the request may or may not be accepted. The
@@ -137,37 +147,52 @@ class ApiClient:
             "The request may have been accepted. Run the "
             f"command again with --idempotency-key {key}: it is never accepted twice."
         )
-        accepted: Json = self._json(self._send("POST", path, content, headers, advice))
-        return accepted
+        return self._object(shape, self._send("POST", path, content, headers, advice))
 
-    def look(self, path: Sequence[str], content: object) -> Json:
+    def look(self, shape: type[T], path: Sequence[str], content: object) -> T:
         """POST a question that changes nothing; return the answer of the service."""
-        found: Json = self._json(self._send("POST", path, content, {}, "Nothing has changed."))
-        return found
+        answer = self._send("POST", path, content, {}, "Nothing has changed.")
+        return self._object(shape, answer)
 
     def act(
+        self,
+        shape: type[T],
+        method: str,
+        path: Sequence[str],
+        content: object,
+        headers: Mapping[bytes, bytes],
+        params: Mapping[str, str] = MappingProxyType({}),
+    ) -> T:
+        """Have something done that can be looked at afterwards; return what came of it.
+
+        When the connection breaks on the way nobody knows whether it was done.
+        """
+        answer = self._send(method, path, content, headers, _PERHAPS, params)
+        return self._object(shape, answer)
+
+    def do(
         self,
         method: str,
         path: Sequence[str],
         content: object,
         headers: Mapping[bytes, bytes],
         params: Mapping[str, str] = MappingProxyType({}),
-    ) -> Json:
-        """Have something done that can be looked at afterwards; return what came of it.
+    ) -> None:
+        """Do the same where nothing comes of it but that it is done."""
+        self._send(method, path, content, headers, _PERHAPS, params)
 
-        When the connection breaks on the way nobody knows whether it was done.
-        """
-        advice = "It may have been done all the same: look before you ask again."
-        answer = self._send(method, path, content, headers, advice, params)
-        return self._json(answer) if answer.content else {}
-
-    def change(self, path: Sequence[str], content: object, headers: Mapping[bytes, bytes]) -> Json:
+    def change(
+        self,
+        shape: type[T],
+        path: Sequence[str],
+        content: object,
+        headers: Mapping[bytes, bytes],
+    ) -> T:
         """PATCH something that may be done twice; return the answer of the service."""
         advice = (
             "Some of it may have been done. Run the command again: what was done is not done twice."
         )
-        done: Json = self._json(self._send("PATCH", path, content, headers, advice))
-        return done
+        return self._object(shape, self._send("PATCH", path, content, headers, advice))
 
     def _send(
         self,
@@ -196,10 +221,10 @@ class ApiClient:
             raise ServiceUnavailable(f"{self._out_of_reach(error)}\n{advice}") from error
         return self._checked(answer)
 
-    def _pages(self, path: Sequence[str], params: Params) -> Iterator[Listing]:
+    def _pages(self, shape: type[T], path: Sequence[str], params: Params) -> Iterator[Listing[T]]:
         number = 1
         while True:
-            page = self.page(*path, **params, page=number)
+            page = self.page(shape, *path, **params, page=number)
             yield page
             if not page.items or number * int(params["per_page"]) >= page.total:
                 return
@@ -228,7 +253,14 @@ class ApiClient:
         said = answer.headers.get("Total-Count", "")
         return int(said) if said.isdecimal() else otherwise
 
-    def _items(self, answer: httpx.Response) -> list[Any]:
+    def _object(self, _shape: type[T], answer: httpx.Response) -> T:
+        """Return what was answered as what it is: only that it is an object is looked at."""
+        found = self._json(answer)
+        if not isinstance(found, dict):
+            raise self._strange()
+        return cast("T", found)
+
+    def _items(self, _shape: type[T], answer: httpx.Response) -> list[T]:
         items = self._json(answer)
         if not isinstance(items, list):
             raise self._strange()

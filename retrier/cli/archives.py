@@ -1,11 +1,17 @@
 """`retrier archive`, `unarchive`, `resolve`, and the operations that these become."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from retrier.api.shapes.operations import (
+    ArchiveOperation,
+    ArchiveOperationDetails,
+    ArchiveOutcome,
+    ArchivePreview,
+)
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import (
     CalledService,
@@ -42,56 +48,62 @@ WORDS = {
 }
 
 
-def show_archive_operations(printer: Printer, items: Iterable[Json]) -> None:
+def show_archive_operations(printer: Printer, items: Iterable[ArchiveOperation]) -> None:
     """Print one line per operation."""
     printer.table(_OPERATIONS, [_line(item) for item in items])
 
 
-def show_archive_operation(printer: Printer, found: Json) -> None:
+def show_archive_operation(printer: Printer, found: ArchiveOperationDetails) -> None:
     """Print everything about one operation."""
+    shown: Mapping[str, object] = found
     names = ("act", "state", "why", "reason", "total", "done", "skipped", "remaining", "undo_of")
     printer.sheet(
         {"id": found["id"], "what": found["originator"], "asked by": found["requested_by"]}
-        | {name.replace("_", " "): found.get(name) for name in names}
+        | {name.replace("_", " "): shown.get(name) for name in names}
         | _times(found)
     )
-    show_refused(printer, {"skipped": found["skipped_because"]})
+    show_refused(printer, found["skipped_because"])
     show_skipped(printer, found)
 
 
-def show_act(printer: Printer, act: str, done: Json) -> None:
+def show_act(printer: Printer, act: str, done: ArchiveOutcome) -> None:
     """Print what came of a request, or how to follow it."""
     operation = short_id(done["operation_id"])
     if done["state"] == "completed":
-        printer.line(f"{WORDS[act]}: {counted(done[WORDS[act]], 'message')}, operation {operation}")
-        show_refused(printer, done)
+        printer.line(f"{WORDS[act]}: {counted(_done(done), 'message')}, operation {operation}")
+        show_refused(printer, done["skipped"])
         return
     total = counted(done["total"], "message")
     printer.line(f"asked to {act} {total}: operation {operation}")
     printer.note(f"Follow it with: retrier archive-operations show {operation} --watch")
 
 
-def changed_none(done: Json) -> bool:
+def _done(done: ArchiveOutcome) -> int:
+    """Return how many were changed: one of the three words is there."""
+    return done.get("archived", 0) + done.get("unarchived", 0) + done.get("resolved", 0)
+
+
+def changed_none(done: ArchiveOutcome) -> bool:
     """Say whether a request is over and has changed none of its messages."""
-    skipped = sum(int(each["count"]) for each in done["skipped"])
+    skipped = sum(each["count"] for each in done["skipped"])
     return bool(done["state"] == "completed" and done["total"] and skipped == done["total"])
 
 
-def show_archive_preview(printer: Printer, act: str, what: str, found: Json) -> None:
+def show_archive_preview(printer: Printer, act: str, what: str, found: ArchivePreview) -> None:
     """Print what an act would change and what it would leave as it is."""
     printer.line(f"would {act} {counted(found['total'], 'message')}: {what}")
-    show_refused(printer, found)
-    note_plan(printer, found)
+    show_refused(printer, found["skipped"])
+    note_plan(printer, found["plan"])
 
 
-def _line(item: Json) -> tuple[object, ...]:
+def _line(item: Mapping[str, object]) -> tuple[object, ...]:
     counts = (f"{item[name]:,}" for name in ("total", "done", "skipped"))
     asked = (item["requested_by"], item["originator"])
     state = (item["act"], item["state"], minute(item["created_at"]))
     return (short_id(item["id"]), *state, *counts, *asked)
 
 
-def _times(found: Json) -> dict[str, str]:
+def _times(found: Mapping[str, object]) -> dict[str, str]:
     names = {"asked": "created_at", "started": "started_at", "completed": "completed_at"}
     return {shown: moment(found[name]) for shown, name in names.items() if name in found}
 
@@ -202,7 +214,7 @@ def _act(
         if options.dry_run:
             _preview(printer, api, body)
             return
-        done = api.ask(PATH, body | planned(options.plan), headers)
+        done = api.ask(ArchiveOutcome, PATH, body | planned(options.plan), headers)
         _print_done(tools, printer, api, act, done, watch=options.watch)
     raise typer.Exit(ExitCode.REFUSED if changed_none(done) else ExitCode.DONE)
 
@@ -212,7 +224,7 @@ def _reason(why: str | None) -> Json:
 
 
 def _preview(printer: Printer, api: ApiClient, body: Json) -> None:
-    found, what = api.look((*PATH, "preview"), body), describe(body["selection"])
+    found, what = api.look(ArchivePreview, (*PATH, "preview"), body), describe(body["selection"])
     printer.show(
         {"dry_run": True, "what": what, **found},
         lambda printer, _: show_archive_preview(printer, body["act"], what, found),
@@ -220,7 +232,7 @@ def _preview(printer: Printer, api: ApiClient, body: Json) -> None:
 
 
 def _print_done(
-    tools: Tools, printer: Printer, api: ApiClient, act: str, done: Json, *, watch: bool
+    tools: Tools, printer: Printer, api: ApiClient, act: str, done: ArchiveOutcome, *, watch: bool
 ) -> None:
     if watch and done["state"] != "completed":
         found = watch_operation(tools, api, done["operation_id"], ARCHIVES)
@@ -238,7 +250,7 @@ def list_archive_operations(ctx: typer.Context, pages: Pages, service: CalledSer
     """List archive operations, the newest first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = pages.fetch(api, *PATH)
+        found = pages.fetch(api, ArchiveOperation, *PATH)
     printer.show_list(
         found,
         show_archive_operations,
@@ -259,7 +271,11 @@ def show(
     tools = tools_of(ctx)
     with service.open(ctx) as api:
         whole = find_archive_id(api, operation_id)
-        found = watch_operation(tools, api, whole, ARCHIVES) if watch else api.find(*PATH, whole)
+        found = (
+            watch_operation(tools, api, whole, ARCHIVES)
+            if watch
+            else api.find(ArchiveOperationDetails, *PATH, whole)
+        )
     service.printer(ctx).show(found, show_archive_operation)
 
 
@@ -282,8 +298,8 @@ def undo(
     tools, headers = tools_of(ctx), asking.headers()
     with service.open(ctx) as api:
         whole = find_archive_id(api, operation_id)
-        archived = api.find(*PATH, whole)["done"]
-        done = api.ask((*PATH, whole, "undo"), _reason(why), headers)
+        archived = api.find(ArchiveOperationDetails, *PATH, whole)["done"]
+        done = api.ask(ArchiveOutcome, (*PATH, whole, "undo"), _reason(why), headers)
         _print_done(tools, service.printer(ctx), api, "unarchive", done, watch=watch)
     if done["total"] < archived:
         tools.printer.note(_GONE.format(gone=archived - done["total"], archived=archived))

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from retrier.api.shapes.service import Breaker, BreakerSet
 from retrier.cli.api_client import Json
 from retrier.cli.command import (
     CalledService,
@@ -47,7 +48,7 @@ def list_breakers(ctx: typer.Context, pages: Pages, service: CalledService) -> N
     """List the breakers, those that are not closed first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = pages.fetch(api, "breakers")
+        found = pages.fetch(api, Breaker, "breakers")
     printer.show_list(
         found,
         _show_table,
@@ -103,16 +104,16 @@ def _set(
         raise typer.BadParameter("KEY is empty.")
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        done = api.act("POST", ("breakers", key, word), content, name_user(user))
+        done = api.act(BreakerSet, "POST", ("breakers", key, word), content, name_user(user))
     printer.show(done, str(done.get("waits_because") or f"{key} gets its retries again"))
     if done.get("never_seen") and not service.as_json:
         printer.note(f"nothing was ever sent to {key}, and nothing has failed there")
 
 
-def _show_table(printer: Printer, items: Sequence[Json]) -> None:
+def _show_table(printer: Printer, items: Sequence[Breaker]) -> None:
     printer.table(_COLUMNS, [_row(each) for each in items])
 
 
-def _row(item: Json) -> tuple[object, ...]:
+def _row(item: Breaker) -> tuple[object, ...]:
     since = item.get("since", item["changed_at"])
     return item["key"], item["state"], minute(since), item.get("waits_because", "")

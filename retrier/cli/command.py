@@ -19,7 +19,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from retrier import __version__
-from retrier.cli.api_client import ApiClient, Json, Listing, WrongValue
+from retrier.api.shapes import OnlyId
+from retrier.api.shapes.messages import FailedMessage
+from retrier.api.shapes.operations import AskedRetry
+from retrier.cli.api_client import ApiClient, Listing, WrongValue
 from retrier.cli.printer import SHORT_ID, Printer, counted, harmless, one_line, short_id
 from retrier.clock import Clock, SystemClock
 from retrier.domain.identity import canonical, is_guid
@@ -43,6 +46,7 @@ from retrier.settings import (
 
 P = ParamSpec("P")
 C = TypeVar("C", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 class ExitCode(IntEnum):
@@ -237,7 +241,7 @@ def _single(field: Field[Any], hint: Any) -> Parameter:
 _MOST_NAMED = 10
 """Ids that the error about an ambiguous one lists at most."""
 
-Search = Callable[[str], Sequence[Json]]
+Search = Callable[[str], Sequence[OnlyId]]
 """Returns the items whose id begins with a text."""
 
 
@@ -278,15 +282,15 @@ def _refuse(api: ApiClient, text: str) -> NoReturn:
     )
 
 
-def _whole(api: ApiClient, texts: Sequence[str]) -> Json:
+def _whole(api: ApiClient, texts: Sequence[str]) -> Mapping[str, Sequence[str]]:
     """Return the ids of the messages that have these texts as their whole id or message id."""
     if not all(texts):
         # As a filter it would be no condition, and find everything.
         raise typer.BadParameter("the id is empty.")
-    return api.look(("errors", "ids"), list(texts))
+    return api.look(dict[str, list[str]], ("errors", "ids"), list(texts))
 
 
-def _one_of(api: ApiClient, text: str, known: Json) -> str | None:
+def _one_of(api: ApiClient, text: str, known: Mapping[str, Sequence[str]]) -> str | None:
     """Return the one message that a text names; None if there is none.
 
     Both kinds count: eight digits may be a message id, and the beginning of another message's id.
@@ -313,7 +317,7 @@ _MOST_LOOKED_UP = 5
 """Skipped ids of one request that are looked up among the failed imports."""
 
 
-def note_imports_among(printer: Printer, api: ApiClient, accepted: Json) -> None:
+def note_imports_among(printer: Printer, api: ApiClient, accepted: AskedRetry) -> None:
     """Remark which of the first skipped ids are those of failed imports, which no retry can take."""
     skipped = [str(each["id"]) for each in accepted.get("skipped_messages", ())]
     for each in [text for text in skipped if is_guid(text)][:_MOST_LOOKED_UP]:
@@ -343,7 +347,7 @@ def find_batch_id(api: ApiClient, text: str) -> str:
         text,
         "batch alive",
         lambda prefix: [
-            each for each in api.page("batches").items if str(each["id"]).startswith(prefix)
+            each for each in api.page(OnlyId, "batches").items if str(each["id"]).startswith(prefix)
         ],
     )
 
@@ -387,8 +391,8 @@ def _name(found: Sequence[str]) -> str:
     return "\n".join(f"  {each}" for each in sorted(found)[:_MOST_NAMED])
 
 
-def _beginning(api: ApiClient, prefix: str, *path: str) -> Sequence[Json]:
-    return api.page(*path, id_prefix=prefix).items
+def _beginning(api: ApiClient, prefix: str, *path: str) -> Sequence[OnlyId]:
+    return api.page(OnlyId, *path, id_prefix=prefix).items
 
 
 def _refuse_import(api: ApiClient, text: str) -> None:
@@ -398,19 +402,19 @@ def _refuse_import(api: ApiClient, text: str) -> None:
         raise RequestRefused(f"{text} is a failed import and no failed message: see {shown}.")
 
 
-def _imports_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
+def _imports_beginning(api: ApiClient, prefix: str) -> Sequence[OnlyId]:
     found = _beginning(api, prefix, "imports")
     # None is left: the answer about one says what became of it, where that is known.
-    return found or [api.find("imports", prefix)]
+    return found or [api.find(OnlyId, "imports", prefix)]
 
 
-def _groups_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
+def _groups_beginning(api: ApiClient, prefix: str) -> Sequence[OnlyId]:
     groups = ("recoverability", "groups")
     # Groups are listed by classifier; only the service knows the names of all classifiers.
     return [
         each
         for name in api.texts("recoverability", "classifiers")
-        for each in api.page(*groups, name, id_prefix=prefix).items
+        for each in api.page(OnlyId, *groups, name, id_prefix=prefix).items
     ]
 
 
@@ -551,7 +555,7 @@ def offer(*path: str, key: str = "id", remark: str = "") -> Complete:
         )
         try:
             with service.open(ctx, within=_AT_ONCE) as api:
-                items = api.page(*path).items
+                items = api.page(dict[str, object], *path).items
         except RetrierError:
             return []
         found = (
@@ -646,19 +650,21 @@ class Pages:
         typer.Option("--limit", min=1, metavar="N", help="The first N items of all pages."),
     ] = None
 
-    def fetch(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
+    def fetch(self, api: ApiClient, shape: type[T], *path: str, **params: str | int) -> Listing[T]:
         """Return that part of a list; by default its first 50 items."""
         limit = self._limit()
         if limit is not None:
-            return api.first(limit, *path, **params)
-        return api.page(*path, **params, page=self.page or 1, per_page=self.per_page or 50)
+            return api.first(limit, shape, *path, **params)
+        return api.page(shape, *path, **params, page=self.page or 1, per_page=self.per_page or 50)
 
-    def fetch_messages(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
+    def fetch_messages(
+        self, api: ApiClient, *path: str, **params: str | int
+    ) -> Listing[FailedMessage]:
         """Do the same with a list of messages: none is missed while others leave it."""
         limit = self._limit()
         if limit is not None:
-            return api.follow(limit, *path, **params)
-        return self.fetch(api, *path, **params)
+            return api.follow(limit, FailedMessage, *path, **params)
+        return self.fetch(api, FailedMessage, *path, **params)
 
     def _limit(self) -> int | None:
         if self.limit is not None and (self.page or self.per_page):
@@ -693,6 +699,6 @@ def _read_token(file: Path | None) -> str:
 
 def note_imports(printer: Printer, api: ApiClient) -> None:
     """Remark that there are messages which no list of failures and no group shows."""
-    total = api.page("imports", per_page=1).total
+    total = api.page(OnlyId, "imports", per_page=1).total
     if total:
         printer.note(f"{counted(total, 'message')} could not be read: `retrier imports list`")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from retrier.api.shapes.service import Import, ImportDetails
 from retrier.cli.api_client import ApiClient
 from retrier.cli.command import (
     CalledService,
@@ -187,10 +188,10 @@ def _load_imports(api: ApiClient, queue: str | None) -> tuple[list[Any], int]:
     from retrier.app import TriedMessage  # noqa: PLC0415 - as above
 
     params = {} if queue is None else {"error_queue": queue}
-    listed = api.first(MOST_IMPORTS, "imports", **params)
+    listed = api.first(MOST_IMPORTS, Import, "imports", **params)
     messages: list[Any] = []
     for each in listed.items:
-        found = api.find("imports", each["id"])
+        found = api.find(ImportDetails, "imports", each["id"])
         if not found["raw_properties"]["is_whole"]:
             raise RequestRefused(
                 f"The properties of the failed import {each['id']} are too large to be tried here: "

@@ -9,8 +9,16 @@ from typing import Annotated
 
 import typer
 
+from retrier.api.shapes.messages import (
+    Claim,
+    ExceptionDetails,
+    FailedMessage,
+    FailedMessageDetails,
+    ProcessingAttempt,
+    Summary,
+)
 from retrier.cli.advice import advise_on_missing_queue, note_settled
-from retrier.cli.api_client import ApiClient, Json, Listing
+from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import (
     CalledService,
     Output,
@@ -78,7 +86,7 @@ _NAMELESS = (
 )
 
 
-def show_messages(printer: Printer, items: Sequence[Json]) -> None:
+def show_messages(printer: Printer, items: Sequence[FailedMessage]) -> None:
     """Print one line per message."""
     named = Column(title=title_of_names(items), flexible=True, extra=True)
     columns: Sequence[Column] = (*_COLUMNS, named, _ERROR)
@@ -93,7 +101,7 @@ def show_messages(printer: Printer, items: Sequence[Json]) -> None:
     printer.table(columns, rows)
 
 
-def title_of_names(items: Iterable[Json]) -> str:
+def title_of_names(items: Iterable[FailedMessage]) -> str:
     """Return the title of the column of `name_of`."""
     match {bool(item.get("message_type")) for item in items}:
         case kinds if kinds == {True, False}:
@@ -104,20 +112,23 @@ def title_of_names(items: Iterable[Json]) -> str:
             return "message type"
 
 
-def name_of(item: Json) -> object:
+def name_of(item: FailedMessage) -> object:
     """Return its type, or else the sender's id: without a type all lines would look alike."""
     return item.get("message_type") or item.get("message_id")
 
 
-def show_message(printer: Printer, found: Json) -> None:
+def show_message(printer: Printer, found: FailedMessageDetails) -> None:
     """Print everything about one message, except its body."""
     printer.sheet(_facts(found))
     exception = found["exception"]
     printer.block("exception message", exception["message"])
     printer.block("stack trace", exception["stack_trace"])
     attempts = found["processing_attempts"]
-    headers = _headers(found)
-    for title, values in (("properties", found["properties"]), ("headers", headers)):
+    shown: Mapping[str, Mapping[str, object]] = {
+        "properties": found["properties"],
+        "headers": _headers(found),
+    }
+    for title, values in shown.items():
         if values:
             printer.heading(title)
             printer.sheet({name: _cut(str(value)) for name, value in values.items()})
@@ -132,12 +143,13 @@ def show_message(printer: Printer, found: Json) -> None:
     )
 
 
-def _headers(found: Json) -> Json:
+def _headers(found: FailedMessageDetails) -> Mapping[str, str]:
     """Return the headers of the newest failure that has some."""
-    return next((each["headers"] for each in found["processing_attempts"] if "headers" in each), {})
+    attempts = found["processing_attempts"]
+    return next((each["headers"] or {} for each in attempts if "headers" in each), {})
 
 
-def _show_attempts(printer: Printer, attempts: Sequence[Json]) -> None:
+def _show_attempts(printer: Printer, attempts: Sequence[ProcessingAttempt]) -> None:
     """Print the failures, with their hosts if any of them tells one."""
     columns: Sequence[Column] = _ATTEMPTS
     lines = [_attempt(each) for each in attempts]
@@ -148,7 +160,7 @@ def _show_attempts(printer: Printer, attempts: Sequence[Json]) -> None:
     printer.table(columns, lines)
 
 
-def _row(item: Json) -> tuple[object, ...]:
+def _row(item: FailedMessage) -> tuple[object, ...]:
     return (
         short_id(item["id"]),
         _status(item),
@@ -160,7 +172,7 @@ def _row(item: Json) -> tuple[object, ...]:
     )
 
 
-def _destination(item: Json) -> str | None:
+def _destination(item: FailedMessage) -> str | None:
     """Return where its retry goes, if it is not the queue where it failed."""
     destination = item["destination"]
     if not destination:
@@ -168,7 +180,7 @@ def _destination(item: Json) -> str | None:
     return None if destination == item["queue_address"] else destination
 
 
-def _status(item: Json) -> str:
+def _status(item: FailedMessage) -> str:
     """Return the status; a resolved message also says on what evidence, and a dead one that it is."""
     disposition = item["disposition"]
     more = item.get("resolution") or (disposition if disposition != _MANUAL else None)
@@ -178,19 +190,20 @@ def _status(item: Json) -> str:
 _MANUAL = "manual"
 
 
-def _error(exception: Json) -> str:
+def _error(exception: ExceptionDetails) -> str:
     """Return type and message; without any of them what the title of its group says."""
     parts = (exception.get("exception_type"), exception["message"])
     return ": ".join(part for part in parts if part) or NO_REASON
 
 
-def _attempt(attempt: Json) -> tuple[object, ...]:
+def _attempt(attempt: ProcessingAttempt) -> tuple[object, ...]:
     details = attempt["failure_details"]
     queue = details["address_of_failing_endpoint"]
     return minute(attempt["attempted_at"]), queue, _error(details["exception"])
 
 
-def _facts(found: Json) -> dict[str, object]:
+def _facts(found: FailedMessageDetails) -> dict[str, object]:
+    claim = found.get("claim")
     return {
         "id": found["id"],
         "status": found["status"],
@@ -222,22 +235,21 @@ def _facts(found: Json) -> dict[str, object]:
         "carries the stamps of": found.get("derived_from"),
         "stream": found.get("stream"),
         "place in its stream": _place(found),
-        "its stamps are on": ", ".join(found.get("derived", ())) or None,
-        "retry": _claim(found["claim"]) if "claim" in found else None,
+        "its stamps are on": ", ".join(found.get("derived") or ()) or None,
+        "retry": _claim(claim) if claim else None,
         "sent to": found.get("sent_to"),
     }
 
 
-def _place(found: Json) -> str | None:
+def _place(found: FailedMessageDetails) -> str | None:
     """Say what the sender states of its place in the stream; None if it states nothing."""
     unread = found.get("stream_position_unread")
     if unread is not None:
         return f"{unread!r} is neither a number nor a time: it goes by the order of first failures"
-    stated: str | None = found.get("stream_position")
-    return stated
+    return found.get("stream_position")
 
 
-def _decision(found: Json) -> dict[str, object]:
+def _decision(found: FailedMessageDetails) -> dict[str, object]:
     """Say what was decided about it, by which rule, and what its failure is classified under."""
     why = found.get("disposition_reason")
     words = f": {why}" if why else ""
@@ -255,14 +267,14 @@ def _decision(found: Json) -> dict[str, object]:
     return {**decided, "policy": found.get("policy"), "reason": found.get("reason")}
 
 
-def _last_failure(found: Json) -> str:
+def _last_failure(found: FailedMessageDetails) -> str:
     shown = moment(found["time_of_failure"])
     newest = [each for each in found["processing_attempts"] if "headers" in each]
     known = all("time_of_failure" in each["failure_details"] for each in newest)
     return shown if known else f"{shown} (when it was received: the failure gives no time)"
 
 
-def _claim(claim: Json) -> str:
+def _claim(claim: Claim) -> str:
     """Describe the progress of the retry that has claimed the message."""
     if "forwarded_at" in claim:
         state = f"forwarded at {moment(claim['forwarded_at'])}, no outcome yet"
@@ -410,7 +422,9 @@ def list_errors(
             note_imports(printer, api)
 
 
-def _show_list(printer: Printer, found: Listing, conditions: Mapping[str, str]) -> None:
+def _show_list(
+    printer: Printer, found: Listing[FailedMessage], conditions: Mapping[str, str]
+) -> None:
     if found.items:
         show_messages(printer, found.items)
         printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")
@@ -437,11 +451,11 @@ def show(ctx: typer.Context, message_id: MessageId, service: CalledService) -> N
     """
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = api.find("errors", find_one_message(api, message_id))
+        found = api.find(FailedMessageDetails, "errors", find_one_message(api, message_id))
     printer.show(found, _show_with_advice)
 
 
-def _show_with_advice(printer: Printer, found: Json) -> None:
+def _show_with_advice(printer: Printer, found: FailedMessageDetails) -> None:
     show_message(printer, found)
     advise_on_missing_queue(printer, found.get("disposition_reason"), found["id"])
 
@@ -489,7 +503,7 @@ def body(
         _print(printer, data)
 
 
-def _packed(found: Json) -> str | None:
+def _packed(found: FailedMessageDetails) -> str | None:
     """Return how its body is packed, and how it is read."""
     packed = packed_as(found["properties"], _headers(found))
     if packed not in PACKED:
@@ -512,12 +526,12 @@ def hosts(ctx: typer.Context, service: CalledService) -> None:
     """Count unresolved messages by their host."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        counts = api.find("errors", "summary")["Hosts"]
+        counts = api.find(Summary, "errors", "summary")["Hosts"]
     found = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
     printer.show([{"host": host, "count": count} for host, count in found], _show_hosts)
 
 
-def _show_hosts(printer: Printer, found: Sequence[Json]) -> None:
+def _show_hosts(printer: Printer, found: Sequence[Mapping[str, object]]) -> None:
     if found:
         printer.table(_HOSTS, [(f"{each['count']:,}", each["host"]) for each in found])
     else:

@@ -1,14 +1,15 @@
 """`retrier events` and `retrier errors history`: what happened, and what happens now."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated
 
 import typer
 
-from retrier.cli.api_client import ApiClient, Json
+from retrier.api.shapes.messages import Attempt, HistoryLine, LoggedEvent
+from retrier.cli.api_client import ApiClient, Listing, T
 from retrier.cli.command import (
     CalledService,
     ExitCode,
@@ -45,7 +46,7 @@ class EventFollower:
         self._params = params
         self._place = ""
 
-    def follow(self) -> Iterator[Json]:
+    def follow(self) -> Iterator[LoggedEvent]:
         """Yield events as they come, for ever. Raises ServiceUnavailable, RequestRefused."""
         while True:
             try:
@@ -58,14 +59,14 @@ class EventFollower:
             self._tools.printer.note(f"{reason}\nConnecting again ...")
             self._tools.pause(_PAUSE)
 
-    def _read(self) -> Iterator[Json]:
+    def _read(self) -> Iterator[LoggedEvent]:
         headers = {"Last-Event-ID": self._place} if self._place else {}
         with self._api.lines(("events",), self._params, headers) as lines:
             for fields in _blocks(lines):
                 # Before it is yielded: whoever gets it has it, whatever becomes of the connection.
                 self._place = fields.get("id", self._place)
                 if "data" in fields:
-                    event: Json = json.loads(fields["data"])
+                    event: LoggedEvent = json.loads(fields["data"])
                     yield event
 
 
@@ -95,18 +96,18 @@ _ATTEMPTS = (
 )
 
 
-def show_events(printer: Printer, items: Iterable[Json]) -> None:
+def show_events(printer: Printer, items: Iterable[LoggedEvent]) -> None:
     """Print one line per event."""
     printer.table(_EVENTS, [_event(item) for item in items])
 
 
-def show_event(printer: Printer, item: Json) -> None:
+def show_event(printer: Printer, item: LoggedEvent) -> None:
     """Print one event as it comes: nobody knows how wide the columns will have to be."""
     at, kind, who, text = _event(item)
     printer.line(f"{at}  {kind}: {text} ({who})")
 
 
-def show_history(printer: Printer, items: Iterable[Json]) -> None:
+def show_history(printer: Printer, items: Iterable[HistoryLine]) -> None:
     """Print one line per thing that happened."""
     rows = [
         (moment(each["at"]), each["kind"], each.get("who"), each["text"] + _failed(each))
@@ -115,18 +116,18 @@ def show_history(printer: Printer, items: Iterable[Json]) -> None:
     printer.table(_EVENTS, rows)
 
 
-def _failed(item: Json) -> str:
+def _failed(item: HistoryLine) -> str:
     """Say when it failed, if that is another second than that in which it was taken off."""
     failed = moment(item.get("time_of_failure") or item["at"])
     return "" if failed == moment(item["at"]) else f" (failed at {failed})"
 
 
-def show_attempts(printer: Printer, items: Iterable[Json]) -> None:
+def show_attempts(printer: Printer, items: Iterable[Attempt]) -> None:
     """Print one line per failure."""
     printer.table(_ATTEMPTS, [_attempt(item) for item in items])
 
 
-def _event(item: Json) -> tuple[str, str, str, str]:
+def _event(item: LoggedEvent) -> tuple[str, str, str, str]:
     return (
         moment(item["raised_at"]),
         one_line(item["kind"]),
@@ -135,7 +136,7 @@ def _event(item: Json) -> tuple[str, str, str, str]:
     )
 
 
-def _attempt(item: Json) -> tuple[object, ...]:
+def _attempt(item: Attempt) -> tuple[object, ...]:
     details = item["failure_details"]
     exception = details["exception"]
     parts = (exception.get("exception_type"), exception["message"] or item.get("failure_reason"))
@@ -273,11 +274,11 @@ def events(
             came = islice(EventFollower(tools, api, params).follow(), pages.limit)
             _show_as_they_come(service.printer(ctx), came)
             return
-        found = pages.fetch(api, "eventlogitems", **params)
+        found = pages.fetch(api, LoggedEvent, "eventlogitems", **params)
     service.printer(ctx).show_list(found, show_events, "event", "no event matches")
 
 
-def _show_as_they_come(printer: Printer, came: Iterable[Json]) -> None:
+def _show_as_they_come(printer: Printer, came: Iterable[LoggedEvent]) -> None:
     try:
         for event in came:
             if printer.as_json:
@@ -313,10 +314,19 @@ def history(
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         whole = find_message_id(api, message_id)
-        found = pages.fetch(api, "errors", whole, "attempts" if attempts else "events")
-    if service.as_json:
+        if attempts:
+            failed = pages.fetch(api, Attempt, "errors", whole, "attempts")
+            _show_all(printer, failed, show_attempts)
+        else:
+            happened = pages.fetch(api, HistoryLine, "errors", whole, "events")
+            _show_all(printer, happened, show_history)
+
+
+def _show_all(
+    printer: Printer, found: Listing[T], show: Callable[[Printer, Sequence[T]], object]
+) -> None:
+    if printer.as_json:
         printer.document({"total": found.total, "items": found.items})
         return
-    show = show_attempts if attempts else show_history
     show(printer, found.items)
     printer.note(f"{len(found.items):,} of {found.total:,}")

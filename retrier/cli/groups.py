@@ -1,11 +1,12 @@
 """`retrier groups`, and `retrier comment`: what a person wants others to know of a group."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
+from retrier.api.shapes.messages import GroupWithOperation
 from retrier.cli.api_client import Json, Listing
 from retrier.cli.command import (
     CalledService,
@@ -41,7 +42,7 @@ _COMMENT_COLUMNS = (
 )
 
 
-def show_groups(printer: Printer, items: Sequence[Json]) -> None:
+def show_groups(printer: Printer, items: Sequence[GroupWithOperation]) -> None:
     """Print one line per group; what is scheduled or dead, retried, or waits, only if any is."""
     apart = [name for name in ("scheduled", "dead") if any(item[name] for item in items)]
     counts = [Column(title=name, number=True) for name in ("unresolved", *apart)]
@@ -61,22 +62,23 @@ def show_groups(printer: Printer, items: Sequence[Json]) -> None:
         printer.table(_COMMENT_COLUMNS, [_comment_row(item) for item in commented])
 
 
-def _comment_row(item: Json) -> tuple[object, ...]:
+def _comment_row(item: GroupWithOperation) -> tuple[object, ...]:
     return short_id(item["id"]), minute(item["commented_at"]), item["commented_by"], item["comment"]
 
 
-def _group_row(item: Json, apart: Iterable[str]) -> tuple[object, ...]:
-    counts = (f"{each:,}" for each in (_unresolved(item), *(item[name] for name in apart)))
-    times = (minute(item[name]) if name in item else "" for name in ("first_seen", "last"))
+def _group_row(item: GroupWithOperation, apart: Iterable[str]) -> tuple[object, ...]:
+    shown: Mapping[str, object] = item
+    counts = (f"{each:,}" for each in (_unresolved(item), *(shown[name] for name in apart)))
+    times = (minute(shown[name]) if name in item else "" for name in ("first_seen", "last"))
     return short_id(item["id"]), *counts, *times
 
 
-def _unresolved(item: Json) -> int:
+def _unresolved(item: GroupWithOperation) -> int:
     """Return how many messages wait; the count of a group that is over is what its retry was about."""
-    return sum(int(item[name]) for name in ("manual", "scheduled", "dead"))
+    return item["manual"] + item["scheduled"] + item["dead"]
 
 
-def _retry(item: Json) -> str:
+def _retry(item: GroupWithOperation) -> str:
     """Say how far its retry or its archive is: `forwarding 40%`, `archive completed 100%`."""
     status = item["operation_status"]
     if status == "None":
@@ -165,7 +167,7 @@ def groups(ctx: typer.Context, wanted: GroupOptions, pages: Pages, service: Call
             raise typer.BadParameter(f"{wanted.classifier!r} is none of: {', '.join(names)}")
         path = ("recoverability", "groups", wanted.classifier or names[0])
         many = pages if pages.limit or pages.per_page else replace(pages, per_page=_USUAL_GROUPS)
-        found = many.fetch(api, *path, **params)
+        found = many.fetch(api, GroupWithOperation, *path, **params)
         if service.as_json:
             printer.document({"total": found.total, "items": found.items})
             return
@@ -178,7 +180,7 @@ _NONE = "no group has an unresolved message"
 _NONE_MATCHES = "no group with an unresolved message matches"
 
 
-def _show_page(printer: Printer, found: Listing, nothing: str) -> None:
+def _show_page(printer: Printer, found: Listing[GroupWithOperation], nothing: str) -> None:
     shown = [each for each in found.items if _unresolved(each) or _is_under_way(each)]
     over = len(found.items) - len(shown)
     if shown:
@@ -194,7 +196,7 @@ def _show_page(printer: Printer, found: Listing, nothing: str) -> None:
         )
 
 
-def _is_under_way(group: Json) -> bool:
+def _is_under_way(group: GroupWithOperation) -> bool:
     """Say whether something of a group is not over; what is over stays in the service's list."""
     return group["operation_status"] not in ("None", "Completed", "ArchiveCompleted")
 
@@ -239,7 +241,7 @@ def comment(
         whole = find_group_id(api, group)
         path = ("recoverability", "groups", whole, "comment")
         params = {} if text is None else {"comment": text}
-        api.act("DELETE" if delete else "POST", path, None, name_user(user), params)
+        api.do("DELETE" if delete else "POST", path, None, name_user(user), params)
     done: Json = {"group": whole, "comment": text}
     printer = service.printer(ctx)
     printer.show(done, f"comment {'deleted' if delete else 'kept'}: group {short_id(whole)}")

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
+from retrier.api.shapes import PlannedTotal, ReasonCount, SkippedMessage
+from retrier.api.shapes.service import Import, ImportDetails, ReadAgain, SentImport
 from retrier.cli.advice import advise_on_imports, advise_on_kept
-from retrier.cli.api_client import ApiClient, Json
+from retrier.cli.api_client import ApiClient, Json, T
 from retrier.cli.command import (
     NOBODY_ANSWERS,
     CalledService,
@@ -73,9 +74,6 @@ def _dump(data: bytes) -> Iterator[str]:
         yield f"{start:04x}  {line.hex(' '):<{_IN_A_LINE * 3 - 1}}  {letters}"
 
 
-_COUNTS = ("reimported", "failed_message", "stored_before", "confirmation", "own_copy")
-
-
 def find_import_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
     """Return whole ids, each once. Raises RequestRefused."""
     texts = list(dict.fromkeys(with_standard_input(given)))
@@ -85,37 +83,35 @@ def find_import_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
 
 
 def act_on_each(
-    api: ApiClient,
-    how: tuple[str, ...],
-    import_ids: Sequence[str],
-    headers: Mapping[bytes, bytes],
-    content: object = None,
-    params: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[dict[str, Json], list[Json]]:
-    """Do something with each: `how` is a method, and what comes behind the id in the path.
+    import_ids: Sequence[str], act: Callable[[str], T]
+) -> tuple[dict[str, T], list[SkippedMessage]]:
+    """Do something with each.
 
     Returns the answers by id, and why the service said no to others. Raises ServiceUnavailable,
     and leaves the rest as it is.
     """
-    method, *path = how
-    done: dict[str, Json] = {}
-    refused: list[Json] = []
+    done: dict[str, T] = {}
+    refused: list[SkippedMessage] = []
     for each in import_ids:
         try:
-            done[each] = api.act(method, ("imports", each, *path), content, headers, params)
+            done[each] = act(each)
         except RequestRefused as refusal:
             refused.append({"id": each, "reason": str(refusal)})
     return done, refused
 
 
-def add_up(done: Mapping[str, Json], refused: Iterable[Json]) -> Json:
+def add_up(done: Mapping[str, ReadAgain], refused: Iterable[SkippedMessage]) -> ReadAgain:
     """Return what imports that were read one by one came to, as the service says it of all."""
     answers = done.values()
     kept: Counter[str] = Counter()
     for each in (kept_one for answer in answers for kept_one in answer["kept"]):
         kept[each["reason"]] += each["count"]
     return {
-        **{name: sum(answer[name] for answer in answers) for name in _COUNTS},
+        "reimported": sum(each["reimported"] for each in answers),
+        "failed_message": sum(each["failed_message"] for each in answers),
+        "stored_before": sum(each["stored_before"] for each in answers),
+        "confirmation": sum(each["confirmation"] for each in answers),
+        "own_copy": sum(each["own_copy"] for each in answers),
         "kept": _list_reasons(kept),
         "skipped": _list_reasons(Counter(each["reason"] for each in refused)),
     }
@@ -130,7 +126,7 @@ def make_sure(confirm: Callable[[str], bool | None], number: int, *, yes: bool) 
         raise RequestRefused("Nothing was deleted.")
 
 
-def _list_reasons(reasons: Counter[str]) -> list[Json]:
+def _list_reasons(reasons: Counter[str]) -> list[ReasonCount]:
     return [{"reason": reason, "count": number} for reason, number in reasons.items()]
 
 
@@ -177,18 +173,26 @@ class Which:
             # A script that found no name must not have them read as if it had given none.
             raise typer.BadParameter("--destination: give the name of a queue.")
 
-    def ask(self, api: ApiClient, headers: Headers) -> Json:
+    def ask(self, api: ApiClient, headers: Headers) -> ReadAgain:
         """Have them read again; return what they came to."""
         going_to = {"destination": self.destination} if self.destination else {}
         if not self.ids:
             params = self._params() | going_to | planned(self.plan)
-            return api.act("POST", ("imports", "retry"), None, headers, params)
+            return api.act(ReadAgain, "POST", ("imports", "retry"), None, headers, params)
         named = find_import_ids(api, self.ids)
-        return add_up(*act_on_each(api, ("POST", "retry"), named, headers, params=going_to))
+        done, refused = act_on_each(
+            named,
+            lambda each: api.act(
+                ReadAgain, "POST", ("imports", each, "retry"), None, headers, going_to
+            ),
+        )
+        return add_up(done, refused)
 
-    def look(self, api: ApiClient) -> Json:
+    def look(self, api: ApiClient) -> PlannedTotal:
         """Return how many would be read again, and the plan of it."""
-        return api.act("POST", ("imports", "retry", "preview"), None, {}, self._params())
+        return api.act(
+            PlannedTotal, "POST", ("imports", "retry", "preview"), None, {}, self._params()
+        )
 
     def _params(self) -> dict[str, str]:
         return {"error_queue": self.queue} if self.queue else {}
@@ -227,12 +231,12 @@ _LONGEST = 300
 """Characters of a header that are shown; --json has all of them."""
 
 
-def show_imports(printer: Printer, items: Iterable[Json]) -> None:
+def show_imports(printer: Printer, items: Iterable[Import]) -> None:
     """Print one line per import."""
     printer.table(_COLUMNS, [_row(item) for item in items])
 
 
-def show_import(printer: Printer, found: Json) -> None:
+def show_import(printer: Printer, found: ImportDetails) -> None:
     """Print everything about one import, and the beginnings of its bytes."""
     printer.sheet(_facts(found))
     for title in ("properties", "headers"):
@@ -249,19 +253,19 @@ def show_import(printer: Printer, found: Json) -> None:
         show_bytes(printer, "body", b64decode(body["content"]), found["body_size"])
 
 
-def show_read_again(printer: Printer, came_to: Json) -> None:
+def show_read_again(printer: Printer, came_to: ReadAgain) -> None:
     """Print what imports became, and why others are imports still."""
     kept = [*came_to["kept"], *came_to["skipped"]]
     total = came_to["reimported"] + sum(each["count"] for each in kept)
     became = ", ".join(
-        counted(came_to[name], noun)
-        for name, noun in (
-            ("failed_message", "failed message"),
-            ("confirmation", "confirmation"),
-            ("stored_before", "message stored already"),
-            ("own_copy", "copy of the staging queue"),
+        counted(number, noun)
+        for number, noun in (
+            (came_to["failed_message"], "failed message"),
+            (came_to["confirmation"], "confirmation"),
+            (came_to["stored_before"], "message stored already"),
+            (came_to["own_copy"], "copy of the staging queue"),
         )
-        if came_to[name]
+        if number
     )
     printer.line(
         f"{came_to['reimported']:,} of {counted(total, 'failed import')} understood"
@@ -272,14 +276,14 @@ def show_read_again(printer: Printer, came_to: Json) -> None:
         printer.table(_REASONS, [(f"{each['count']:,}", each["reason"]) for each in kept])
 
 
-def show_refused(printer: Printer, refused: Sequence[Json]) -> None:
+def show_refused(printer: Printer, refused: Sequence[SkippedMessage]) -> None:
     """Print what was not done, and why."""
     if refused:
         printer.heading("left as they are")
         printer.table(_REFUSED, [(short_id(each["id"]), each["reason"]) for each in refused])
 
 
-def _row(item: Json) -> tuple[object, ...]:
+def _row(item: Import) -> tuple[object, ...]:
     return (
         short_id(item["id"]),
         _STATES.get(item["state"], item["state"]),
@@ -290,7 +294,7 @@ def _row(item: Json) -> tuple[object, ...]:
     )
 
 
-def _facts(found: Json) -> dict[str, object]:
+def _facts(found: ImportDetails) -> dict[str, object]:
     return {
         "id": found["id"],
         "state": _state(found),
@@ -302,10 +306,10 @@ def _facts(found: Json) -> dict[str, object]:
     }
 
 
-def _state(found: Json) -> str:
-    if "send" not in found:
+def _state(found: Import) -> str:
+    send = found.get("send")
+    if send is None:
         return "kept"
-    send = found["send"]
     since = moment(send["since"])
     return f"in doubt: perhaps sent to {send['to']}, since {since}, by {send['requested_by']}"
 
@@ -368,7 +372,7 @@ def list_imports(
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         direction = "asc" if ascending else "desc"
-        found = pages.fetch(api, "imports", error_queue=queue or "", direction=direction)
+        found = pages.fetch(api, Import, "imports", error_queue=queue or "", direction=direction)
     if service.as_json:
         printer.document({"total": found.total, "items": found.items})
     elif ids:
@@ -401,7 +405,7 @@ def show(
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         whole = find_import_id(api, import_id)
-        found = api.find("imports", whole)
+        found = api.find(ImportDetails, "imports", whole)
         if output is not None:
             data, *_ = api.body("imports", whole, "body")
             write_bytes(output, data)
@@ -409,7 +413,7 @@ def show(
     printer.show(found, _show_with_advice)
 
 
-def _show_with_advice(printer: Printer, found: Json) -> None:
+def _show_with_advice(printer: Printer, found: ImportDetails) -> None:
     show_import(printer, found)
     advise_on_imports(printer, [found])
 
@@ -434,7 +438,10 @@ def retry(ctx: typer.Context, which: Which, service: CalledService, user: User =
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         if which.dry_run:
-            printer.show({"dry_run": True, **which.look(api)}, _show_preview)
+            found = which.look(api)
+            printer.show(
+                {"dry_run": True, **found}, lambda printer, _: _show_preview(printer, found)
+            )
             return
         came_to = which.ask(api, name_user(user))
     printer.show(came_to, _show_kept)
@@ -442,14 +449,14 @@ def retry(ctx: typer.Context, which: Which, service: CalledService, user: User =
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _show_kept(printer: Printer, came_to: Json) -> None:
+def _show_kept(printer: Printer, came_to: ReadAgain) -> None:
     show_read_again(printer, came_to)
     advise_on_kept(printer, came_to)
 
 
-def _show_preview(printer: Printer, found: Json) -> None:
+def _show_preview(printer: Printer, found: PlannedTotal) -> None:
     printer.line(f"would read again {counted(found['total'], 'failed import')}")
-    note_plan(printer, found)
+    note_plan(printer, found["plan"])
 
 
 @app.command(
@@ -476,10 +483,13 @@ def send(
     to = sending.to
     with service.open(ctx) as api:
         done, refused = act_on_each(
-            api, ("POST", "send"), find_import_ids(api, ids), headers, sending.content()
+            find_import_ids(api, ids),
+            lambda each: api.act(
+                SentImport, "POST", ("imports", each, "send"), sending.content(), headers
+            ),
         )
     document = {"sent_to": to, "sent": list(done), "refused": refused}
-    printer.show(document, partial(_show_done, len(done), f"sent to {to}"))
+    printer.show(document, partial(_show_done, len(done), f"sent to {to}", refused))
     if refused:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -509,14 +519,17 @@ def delete(
     with service.open(ctx) as api:
         whole = find_import_ids(api, ids)
         make_sure(tools.confirm, len(whole), yes=yes)
-        done, refused = act_on_each(api, ("DELETE",), whole, headers)
+        done, refused = act_on_each(
+            whole, lambda each: api.do("DELETE", ("imports", each), None, headers)
+        )
     document = {"deleted": list(done), "refused": refused}
-    service.printer(ctx).show(document, partial(_show_done, len(done), "deleted"))
+    service.printer(ctx).show(document, partial(_show_done, len(done), "deleted", refused))
     if refused:
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _show_done(done: int, what: str, printer: Printer, document: Json) -> None:
-    total = counted(done + len(document["refused"]), "failed import")
-    printer.line(f"{done:,} of {total} {what}")
-    show_refused(printer, document["refused"])
+def _show_done(
+    done: int, what: str, refused: Sequence[SkippedMessage], printer: Printer, _: object
+) -> None:
+    printer.line(f"{done:,} of {counted(done + len(refused), 'failed import')} {what}")
+    show_refused(printer, refused)

@@ -1,13 +1,24 @@
 """Operations and batches: listed, watched, steered, and acknowledged when they are over."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 from typing import Annotated
 
 import typer
 
+from retrier.api.shapes import ReasonCount
+from retrier.api.shapes.messages import Claim, FinishedRetry, RetryHistory
+from retrier.api.shapes.operations import (
+    ArchiveOperationDetails,
+    AskedRetry,
+    Batch,
+    BatchDetails,
+    Operation,
+    OperationDetails,
+    OperationPreview,
+    RunningCanary,
+)
 from retrier.cli.advice import advise_on_missing_queue
-from retrier.cli.api_client import Json
 from retrier.cli.command import (
     CalledService,
     Pages,
@@ -23,7 +34,7 @@ from retrier.cli.command import (
     tools_of,
 )
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
-from retrier.cli.progress import exit_code_of, watch_operation
+from retrier.cli.progress import RETRIES, exit_code_of, watch_operation
 from retrier.domain.outcomes import OUTCOME_WORDS, RetryOutcome, outcomes_to_show
 from retrier.domain.retry_operation import HIGHEST_RATE, name_skipped
 
@@ -58,7 +69,7 @@ _REFUSED = (Column(title="messages", number=True), Column(title="reason", flexib
 _CLAIMS = (Column(title="message"), Column(title="retry id"), Column(title="sending since"))
 
 
-def show_operations(printer: Printer, items: Iterable[Json]) -> None:
+def show_operations(printer: Printer, items: Iterable[Operation]) -> None:
     """Print one line per operation; why one waits, only where any does."""
     listed = list(items)
     columns, rows = [*_OPERATIONS], [_operation(item) for item in listed]
@@ -69,7 +80,7 @@ def show_operations(printer: Printer, items: Iterable[Json]) -> None:
     printer.table(columns, rows)
 
 
-def show_operation(printer: Printer, found: Json) -> None:
+def show_operation(printer: Printer, found: OperationDetails) -> None:
     """Print everything about one operation."""
     waits = found.get("waits_because")
     printer.sheet(
@@ -98,14 +109,15 @@ def show_operation(printer: Printer, found: Json) -> None:
     show_skipped(printer, found)
 
 
-def show_outcome(printer: Printer, found: Json) -> None:
+def show_outcome(printer: Printer, found: OperationDetails) -> None:
     """Print the result of an operation in one sentence, and why messages were skipped.
 
     What became of what it sent belongs to it: a message that is sent back may fail again.
     """
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
     named = {"skipped": name_skipped(found["state"]), "failed": "failed"}
-    words += [f"{found[name]:,} {word}" for name, word in named.items() if found[name]]
+    counts: Mapping[str, object] = found
+    words += [f"{counts[name]:,} {word}" for name, word in named.items() if counts[name]]
     reason = f": {found['reason']}" if found.get("reason") else ""
     state = "" if found["state"] == "completed" else f"{found['state']}: "
     became = [f"{count:,} {OUTCOME_WORDS[each]}" for each, count in _shown_outcomes(found).items()]
@@ -120,29 +132,30 @@ def show_outcome(printer: Printer, found: Json) -> None:
     if found["failed"]:
         printer.note("What failed is unresolved again; `retrier errors show ID` says why.")
         advise_on_missing_queue(printer, found.get("reason"))
-    if found["outcomes"]["waiting"]:
+    if found["outcomes"][RetryOutcome.WAITING]:
         printer.note(
             "Consumers that send no confirmation leave their messages in `retrier pending list`."
         )
 
 
-def _shown_outcomes(found: Json) -> Mapping[RetryOutcome, int]:
+def _shown_outcomes(found: Operation) -> Mapping[RetryOutcome, int]:
     return outcomes_to_show({each: int(found["outcomes"][each]) for each in RetryOutcome})
 
 
-def show_batches(printer: Printer, items: Iterable[Json]) -> None:
+def show_batches(printer: Printer, items: Iterable[Batch]) -> None:
     """Print one line per batch alive."""
     printer.table(_BATCHES, [_batch(item) for item in items])
 
 
-def show_batch(printer: Printer, found: Json) -> None:
+def show_batch(printer: Printer, found: BatchDetails) -> None:
     """Print everything about one batch, with the claims that are in doubt."""
+    shown: Mapping[str, object] = found
     names = ("id", "status", "operation_id", "session_id", "staging_id", "initial_size")
     counts = ("message_count", "claims", "forwarded", "in_doubt", "stage_attempts", "reason")
     times = ("created_at", "modified_at", "not_before")
     printer.sheet(
-        {name.replace("_", " "): found.get(name) for name in (*names, *counts)}
-        | {name.replace("_", " "): moment(found[name]) for name in times if name in found}
+        {name.replace("_", " "): shown.get(name) for name in (*names, *counts)}
+        | {name.replace("_", " "): moment(shown[name]) for name in times if name in shown}
     )
     claims = found["claims_in_doubt"]
     if claims:
@@ -154,7 +167,11 @@ MOST_NAMED = 1000
 """Of messages that are skipped, so many at most are named in an answer of the service."""
 
 
-def show_skipped(printer: Printer, found: Json) -> None:
+Skips = AskedRetry | OperationDetails | ArchiveOperationDetails
+LeavesOut = AskedRetry | OperationDetails | OperationPreview
+
+
+def show_skipped(printer: Printer, found: Skips) -> None:
     """Print which named messages were skipped, or would be, and why."""
     skipped = found.get("skipped_messages")
     if skipped:
@@ -167,30 +184,32 @@ def show_skipped(printer: Printer, found: Json) -> None:
             )
 
 
-def note_dead(printer: Printer, answer: Json, selection: Json) -> None:
+def note_dead(printer: Printer, answer: LeavesOut, selection: Mapping[str, object]) -> None:
     """Remark how many dead messages a retry leaves out, and how to send them, too."""
-    count = int(answer.get("dead_left_out", 0))
+    count = answer.get("dead_left_out") or 0
     if count:
         them = f"{counted(count, 'message')} {'is' if count == 1 else 'are'} dead and left out"
         printer.note(f"{them}; all of them: `{_retry_with_dead(selection)}`")
 
 
-def _retry_with_dead(selection: Json) -> str:
+def _retry_with_dead(selection: Mapping[str, object]) -> str:
     parts = {name: value for name, value in selection.items() if name not in ("all", "ids")}
     options = (f"--{name.replace('_', '-')} {quote(str(each))}" for name, each in parts.items())
     return " ".join(["retrier retry", *options, "--disposition any"])
 
 
-def show_refused(printer: Printer, done: Json) -> None:
+def show_refused(printer: Printer, skipped: Sequence[ReasonCount]) -> None:
     """Print how many messages an act left as they were, and why."""
-    skipped = done["skipped"]
     if skipped:
         printer.heading("skipped")
         printer.table(_REFUSED, [(each["count"], each["reason"]) for each in skipped])
 
 
-def _operation(item: Json) -> tuple[object, ...]:
-    outcomes = (item["outcomes"][each] for each in ("confirmed", "came_back", "waiting"))
+_LISTED = (RetryOutcome.CONFIRMED, RetryOutcome.CAME_BACK, RetryOutcome.WAITING)
+
+
+def _operation(item: Operation) -> tuple[object, ...]:
+    outcomes = (item["outcomes"][each] for each in _LISTED)
     counts = (item["total"], item["forwarded"], *outcomes, item["skipped"], item["failed"])
     planned = f": {item['scheduled']:,} scheduled" if "scheduled" in item else ""
     asked = (item["requested_by"], f"{item['originator']}{planned}")
@@ -203,7 +222,7 @@ def _operation(item: Json) -> tuple[object, ...]:
     )
 
 
-def _times(found: Json) -> dict[str, str]:
+def _times(found: Mapping[str, object]) -> dict[str, str]:
     names = {
         "asked": "created_at",
         "started": "started_at",
@@ -213,7 +232,7 @@ def _times(found: Json) -> dict[str, str]:
     return {shown: moment(found[name]) for shown, name in names.items() if name in found}
 
 
-def _schedule(found: Json) -> dict[str, object]:
+def _schedule(found: Operation) -> dict[str, object]:
     """Return what the operation is to send that sends what is due by policy."""
     if "scheduled" not in found:
         return {}
@@ -221,42 +240,43 @@ def _schedule(found: Json) -> dict[str, object]:
     return {"scheduled": f"{found['scheduled']:,}", "next due": due}
 
 
-def _terms(found: Json) -> dict[str, object]:
+def _terms(found: OperationDetails) -> dict[str, object]:
     """Return how its messages are sent, as far as somebody asked for it."""
     rate, canary = found.get("rate"), found.get("canary")
     return {
         "why": found.get("why"),
         "limit": found.get("limit"),
         "destination": found.get("destination"),
-        "without headers": ", ".join(found.get("drop_headers", ())) or None,
+        "without headers": ", ".join(found.get("drop_headers") or ()) or None,
         "rate": None if rate is None else f"{rate:,} messages a second",
         "not before": moment(found["not_before"]) if "not_before" in found else None,
         "canary": None if canary is None else describe_canary(canary),
     }
 
 
-def describe_canary(canary: Json) -> str:
+def describe_canary(canary: RunningCanary) -> str:
     """Say how far the first messages of an operation are."""
     sent = f"{canary['sent']:,} of {counted(canary['size'], 'message')} sent"
     return f"{canary['state']}: {sent}, {canary['came_back']:,} came back, {canary['limit']:,} may"
 
 
-def describe_standing(found: Json) -> str:
+def describe_standing(found: Operation) -> str:
     """Say in one sentence how far an operation is, and why it waits."""
     state = "being cancelled" if _is_ending(found) else found["state"]
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
     named = {"skipped": name_skipped(found["state"]), "failed": "failed", "scheduled": "scheduled"}
-    words += [f"{found[name]:,} {word}" for name, word in named.items() if found.get(name)]
+    counts: Mapping[str, object] = found
+    words += [f"{counts[name]:,} {word}" for name, word in named.items() if counts.get(name)]
     if found.get("rate") is not None:
         words.append(f"{found['rate']:,} a second at most")
     return f"{state}; {', '.join(words)}"
 
 
-def _is_ending(found: Json) -> bool:
+def _is_ending(found: Operation) -> bool:
     return bool(found["cancel_asked"]) and found["state"] not in ("completed", "cancelled")
 
 
-def _batch(item: Json) -> tuple[object, ...]:
+def _batch(item: Batch) -> tuple[object, ...]:
     return (
         short_id(item["id"]),
         item["status"],
@@ -270,7 +290,7 @@ def _batch(item: Json) -> tuple[object, ...]:
     )
 
 
-def _claim(claim: Json) -> tuple[object, ...]:
+def _claim(claim: Claim) -> tuple[object, ...]:
     ids = (short_id(claim["unique_message_id"]), claim["retry_id"])
     return (*ids, moment(claim["sending_since"]))
 
@@ -294,7 +314,7 @@ def list_operations(ctx: typer.Context, pages: Pages, service: CalledService) ->
     """List retry operations, the newest first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = pages.fetch(api, "operations")
+        found = pages.fetch(api, Operation, "operations")
     printer.show_list(found, show_operations, "operation", "no retry was asked for yet")
 
 
@@ -318,7 +338,11 @@ def show(
     tools = tools_of(ctx)
     with service.open(ctx) as api:
         whole = find_operation_id(api, operation_id)
-        found = watch_operation(tools, api, whole) if watch else api.find("operations", whole)
+        found = (
+            watch_operation(tools, api, whole, RETRIES)
+            if watch
+            else api.find(OperationDetails, "operations", whole)
+        )
     service.printer(ctx).show(found, show_operation)
     if watch:
         raise typer.Exit(exit_code_of(found))
@@ -337,7 +361,7 @@ def list_batches(ctx: typer.Context, service: CalledService) -> None:
     """List every batch now alive, the oldest first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = api.page("batches")
+        found = api.page(Batch, "batches")
     if service.as_json:
         printer.document({"total": found.total, "items": found.items})
     elif found.items:
@@ -355,7 +379,7 @@ def show_batch_alive(ctx: typer.Context, batch_id: BatchId, service: CalledServi
     """
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = api.find("batches", find_batch_id(api, batch_id))
+        found = api.find(BatchDetails, "batches", find_batch_id(api, batch_id))
     printer.show(found, show_batch)
 
 
@@ -445,7 +469,7 @@ def _steer(
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         whole = find_operation_id(api, operation_id)
-        found = api.act(method, ("operations", whole), content, name_user(user))
+        found = api.act(OperationDetails, method, ("operations", whole), content, name_user(user))
     printer.show(found, f"{short_id(whole)}: {describe_standing(found)}")
 
 
@@ -462,7 +486,7 @@ _COLUMNS = (
 )
 
 
-_COUNTED = ("confirmed", "came_back")
+_COUNTED = (RetryOutcome.CONFIRMED, RetryOutcome.CAME_BACK)
 
 
 @history_app.command(epilog="Example: retrier history")
@@ -471,11 +495,11 @@ def history(ctx: typer.Context, service: CalledService) -> None:
     """List the retries that were over last."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = api.find("recoverability", "history")
+        found = api.find(RetryHistory, "recoverability", "history")
     printer.show(found, _show_history)
 
 
-def _show_history(printer: Printer, found: Json) -> None:
+def _show_history(printer: Printer, found: RetryHistory) -> None:
     if found["historic_operations"]:
         printer.table(_COLUMNS, [_row(each) for each in found["historic_operations"]])
     else:
@@ -502,12 +526,12 @@ def acknowledge(ctx: typer.Context, group: Group, service: CalledService, user: 
     with service.open(ctx) as api:
         whole = find_group_id(api, group)
         path = ("recoverability", "unacknowledgedgroups", whole)
-        api.act("DELETE", path, None, name_user(user))
+        api.do("DELETE", path, None, name_user(user))
     printer = service.printer(ctx)
     printer.show({"acknowledged": whole}, f"acknowledged: group {short_id(whole)}")
 
 
-def _row(item: Json) -> tuple[object, ...]:
+def _row(item: FinishedRetry) -> tuple[object, ...]:
     well = {True: "yes", False: "no", None: "not known yet"}[item.get("is_well")]
     counts = (item["number_of_messages_processed"], *(item["outcomes"][n] for n in _COUNTED))
     over = minute(item["completion_time"])

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from retrier.api.shapes.messages import PendingRetry
+from retrier.api.shapes.operations import ArchiveOutcome, ArchivePreview, AskedAgain
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.archives import changed_none, show_act
 from retrier.cli.command import (
@@ -84,9 +86,9 @@ class PendingSelection:
             raise typer.BadParameter("--dry-run and --plan go with no ids.")
         return _matching(self.queue, self.older_than)
 
-    def look(self, api: ApiClient, act: str) -> Json:
+    def look(self, api: ApiClient, act: str) -> ArchivePreview:
         """Return what an act on those that match would change, and its plan."""
-        return api.look(("pendingretries", act, "all", "preview"), self.check())
+        return api.look(ArchivePreview, ("pendingretries", act, "all", "preview"), self.check())
 
 
 def _matching(queue: str | None, older_than: str | None) -> Json:
@@ -116,18 +118,18 @@ _COLUMNS = (
 )
 
 
-def show_pending(printer: Printer, items: Iterable[Json]) -> None:
+def show_pending(printer: Printer, items: Iterable[PendingRetry]) -> None:
     """Print one line per pending retry."""
     listed = list(items)
     named = Column(title=title_of_names(listed), flexible=True)
     printer.table((*_COLUMNS, named), [_row(item) for item in listed])
 
 
-def _row(item: Json) -> tuple[object, ...]:
+def _row(item: PendingRetry) -> tuple[object, ...]:
     return (
         short_id(item["id"]),
         duration(item["waiting_seconds"]),
-        minute(item["claim"]["forwarded_at"]),
+        minute(item["claim"].get("forwarded_at")),
         item["sent_to"],
         short_id(item["claim"]["operation_id"]),
         name_of(item),
@@ -161,7 +163,7 @@ def list_pending(
     """List the pending retries, the longest wait first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = pages.fetch(api, "pendingretries", **wanted.params(api))
+        found = pages.fetch(api, PendingRetry, "pendingretries", **wanted.params(api))
     if wanted.ids and not service.as_json:
         printer.lines(item["id"] for item in found.items)
     else:
@@ -196,11 +198,11 @@ def retry(
         printer.note(TWICE)
         plan = _ask(printer, api, chosen, ids, ("retry", "Retry {} again?"))
         path = ("pendingretries", "retry") if ids else ("pendingretries", "retry", "all")
-        accepted = api.ask(path, ids or {**matching, **planned(plan)}, headers)
+        accepted = api.ask(AskedAgain, path, ids or {**matching, **planned(plan)}, headers)
     printer.show(accepted, _show_accepted)
 
 
-def _show_accepted(printer: Printer, accepted: Json) -> None:
+def _show_accepted(printer: Printer, accepted: AskedAgain) -> None:
     operations = ", ".join(map(short_id, accepted["operations"])) or "none"
     total = counted(accepted["total"], "message")
     printer.line(f"asked for another retry of {total}; operations: {operations}")
@@ -234,7 +236,7 @@ def resolve(
         plan = _ask(printer, api, chosen, ids, ("resolve", "Resolve {} by hand?"))
         path = ("pendingretries", "resolve") if ids else ("pendingretries", "resolve", "all")
         body = {"uniquemessageids": ids} if ids else {**matching, **planned(plan)}
-        done = api.change(path, body, name_user(user))
+        done = api.change(ArchiveOutcome, path, body, name_user(user))
     printer.show(done, lambda printer, done: show_act(printer, "resolve", done))
     raise typer.Exit(ExitCode.REFUSED if ids and changed_none(done) else ExitCode.DONE)
 
@@ -262,11 +264,11 @@ def _ask(
     return str(chosen.plan or found["plan"])
 
 
-def _show_preview(printer: Printer, found: Json, what: str) -> None:
-    def for_people(printer: Printer, found: Json) -> None:
+def _show_preview(printer: Printer, found: ArchivePreview, what: str) -> None:
+    def for_people(printer: Printer, _: object) -> None:
         printer.line(f"would {what} {counted(found['total'], 'message')}")
-        show_refused(printer, found)
-        note_plan(printer, found)
+        show_refused(printer, found["skipped"])
+        note_plan(printer, found["plan"])
 
     printer.show({"dry_run": True, **found}, for_people)
 

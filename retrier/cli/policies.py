@@ -1,14 +1,21 @@
 """`retrier policies`: checks a file of policies, and shows those in force."""
 
 import json
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from retrier.cli.api_client import Json
+from retrier.api.shapes.service import (
+    DecisionCount,
+    JudgingProcess,
+    Policies,
+    PolicyRule,
+    RuleDecision,
+    SimulatedSample,
+    Simulation,
+)
 from retrier.cli.command import (
     AsJson,
     CalledService,
@@ -59,7 +66,7 @@ _SAMPLES = (
 )
 
 
-def show_policies(printer: Printer, found: Json) -> None:
+def show_policies(printer: Printer, found: Policies) -> None:
     """Print the set, its rules in the order in which they are asked, and who judges by which."""
     if not found["configured"]:
         printer.line("no policies: every failed message waits for a person")
@@ -76,7 +83,7 @@ def show_policies(printer: Printer, found: Json) -> None:
         printer.table(_PROCESSES, map(_process, found["processes"]))
 
 
-def explain_policies(printer: Printer, found: Json) -> None:
+def explain_policies(printer: Printer, found: Policies) -> None:
     """Print for each rule when it retries, and what comes after that."""
     for rule in found["rules"]:
         printer.line(f"{rule['name']}: {explain(rule)}")
@@ -84,7 +91,7 @@ def explain_policies(printer: Printer, found: Json) -> None:
     printer.line(f"no rule matches: {'dead at once' if gives_up else 'waits for a person'}")
 
 
-def explain(rule: Mapping[str, Any]) -> str:
+def explain(rule: PolicyRule) -> str:
     """Return in words what a rule does: "after 5-10 s, 10-15 s, then dead"."""
     delays = [(each["shortest"], each["longest"]) for each in rule["delays"]]
     told = Told(
@@ -98,7 +105,7 @@ def explain(rule: Mapping[str, Any]) -> str:
     return f"{words.explain(told)}{stream}"
 
 
-def _show_set(printer: Printer, found: Json) -> None:
+def _show_set(printer: Printer, found: Policies) -> None:
     printer.sheet(
         {
             "set": found["set_hash"][:8],
@@ -112,7 +119,7 @@ def _show_set(printer: Printer, found: Json) -> None:
     )
 
 
-def _row(rule: Mapping[str, Any]) -> tuple[object, ...]:
+def _row(rule: PolicyRule) -> tuple[object, ...]:
     jitter = rule["jitter"]
     spread = "" if jitter == "none" else f", jitter {_plain(jitter)}"
     match = "; ".join(f"{name} {', '.join(globs)}" for name, globs in rule["match"].items())
@@ -136,7 +143,7 @@ def _plain(value: object) -> str:
             return str(value)
 
 
-def _process(found: Mapping[str, Any]) -> tuple[object, ...]:
+def _process(found: JudgingProcess) -> tuple[object, ...]:
     return (
         found["instance"],
         found["host"],
@@ -147,7 +154,7 @@ def _process(found: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def show_simulation(whose: str, printer: Printer, found: Json) -> None:
+def show_simulation(whose: str, printer: Printer, found: Simulation) -> None:
     """Print how many failures would be decided differently by `whose` policies, and some of them."""
     if not found["judged"]:
         printer.line("no failure was stored in that time")
@@ -166,11 +173,11 @@ def show_simulation(whose: str, printer: Printer, found: Json) -> None:
         printer.table(_SAMPLES, map(_sample, found["samples"]))
 
 
-def _count(found: Mapping[str, Any]) -> tuple[object, ...]:
+def _count(found: DecisionCount) -> tuple[object, ...]:
     return f"{found['count']:,}", _verdict(found["old"]), _verdict(found["new"])
 
 
-def _sample(found: Mapping[str, Any]) -> tuple[object, ...]:
+def _sample(found: SimulatedSample) -> tuple[object, ...]:
     old, new = _verdict(found["old"]), _verdict(found["new"])
     return (
         short_id(found["id"]),
@@ -182,7 +189,7 @@ def _sample(found: Mapping[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _verdict(found: Mapping[str, str]) -> str:
+def _verdict(found: RuleDecision) -> str:
     rule = f" by {found['rule']}" if "rule" in found else ""
     return f"{found['decision']}{rule}"
 
@@ -244,7 +251,7 @@ def list_policies(
     """Show the policies in force, of a service or of a file."""
     if config is None:
         with service.open(ctx) as api:
-            found = api.find("policies")
+            found = api.find(Policies, "policies")
     else:
         settings = load_for_policies(ctx, config)
         # Slow to load, and only needed for settings that no service has read.
@@ -296,7 +303,7 @@ def simulate(
     printer = service.printer(ctx)
     asked = {"since": since} | ({} if file is None else {"policies": _read_policies(file)})
     with service.open(ctx) as api:
-        found = api.look(("policies", "simulate"), asked)
+        found = api.look(Simulation, ("policies", "simulate"), asked)
     whose = "the policies in force" if file is None else f"those of {file}"
     printer.show(found, partial(show_simulation, whose))
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from retrier.cli.api_client import Json, Listing
+from retrier.cli.api_client import Listing
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ def duration(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
-def none_of(found: Listing, noun: str, nothing: str) -> str:
+def none_of(found: Listing[T], noun: str, nothing: str) -> str:
     """Return what to say of a page without items: there may be some on earlier pages."""
     return f"0 of {counted(found.total, noun)}: this page is empty" if found.total else nothing
 
@@ -163,8 +163,8 @@ class Printer:
 
     def show_list(
         self,
-        found: Listing,
-        for_people: Callable[["Printer", Sequence[Json]], object],
+        found: Listing[T],
+        for_people: Callable[["Printer", Sequence[T]], object],
         noun: str,
         nothing: str,
     ) -> None:

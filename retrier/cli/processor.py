@@ -1,8 +1,11 @@
 """`retrier processor` and `retrier ledger`: what the service does, and whether all adds up."""
 
+from collections.abc import Mapping
+
 import typer
 
-from retrier.cli.api_client import Json
+from retrier.api.shapes.operations import Processor, WaitingOperation
+from retrier.api.shapes.service import Ledger
 from retrier.cli.command import CalledService, ExitCode, command, make_app
 from retrier.cli.printer import Column, Printer, moment, short_id
 
@@ -19,10 +22,10 @@ _MOST_OPERATIONS = 50
 """So many at most are in the answer of the service."""
 
 
-def show_processor(printer: Printer, found: Json) -> None:
+def show_processor(printer: Printer, found: Processor) -> None:
     """Print who is the processor, what it does, and the operations that are not over."""
     held = found["is_held"]
-    here = found.get("here", {})
+    here = found.get("here")
     printer.sheet(
         {
             "processor": f"{found['host']}, process {found['pid']}" if held else "no process",
@@ -33,7 +36,7 @@ def show_processor(printer: Printer, found: Json) -> None:
             "waits for": found.get("waits_for"),
             "why": found.get("why"),
             "until": moment(found["until"]) if "until" in found else None,
-            "it says": here.get("reason"),
+            "it says": None if here is None else here["reason"],
         }
     )
     if found["operations"]:
@@ -43,7 +46,7 @@ def show_processor(printer: Printer, found: Json) -> None:
             printer.note(f"the first {_MOST_OPERATIONS}; all: `retrier operations list`")
 
 
-def _operation(item: Json) -> tuple[object, ...]:
+def _operation(item: WaitingOperation) -> tuple[object, ...]:
     return (
         short_id(item["id"]),
         item["state"],
@@ -53,12 +56,15 @@ def _operation(item: Json) -> tuple[object, ...]:
     )
 
 
-def show_ledger(printer: Printer, found: Json) -> None:
+def show_ledger(printer: Printer, found: Ledger) -> None:
     """Print both sums, term by term."""
-    for part, title in (("deliveries", "deliveries"), ("messages", "failed messages")):
+    sums: Mapping[str, Mapping[str, object]] = {
+        "deliveries": found["deliveries"],
+        "failed messages": found["messages"],
+    }
+    for title, counts in sums.items():
         printer.heading(title)
-        counts = found[part].items()
-        printer.sheet({name.replace("_", " "): f"{count:,}" for name, count in counts})
+        printer.sheet({name.replace("_", " "): f"{count:,}" for name, count in counts.items()})
 
 
 app = make_app("Look at the service.")
@@ -70,7 +76,7 @@ def processor(ctx: typer.Context, service: CalledService) -> None:
     """Show what the processor does, and what it waits for."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = api.find("processor")
+        found = api.find(Processor, "processor")
     printer.show(found, show_processor)
 
 
@@ -83,7 +89,7 @@ def ledger(ctx: typer.Context, service: CalledService) -> None:
     """
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = api.find("ledger")
+        found = api.find(Ledger, "ledger")
     printer.show(found, show_ledger)
     if any(found[part]["difference"] for part in ("deliveries", "messages")):
         raise typer.Exit(ExitCode.REFUSED)

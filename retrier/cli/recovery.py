@@ -1,10 +1,12 @@
 """`retrier recover`: after a restore, what was on its way; nothing is presumed meanwhile."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from retrier.api.shapes.operations import ArchivePreview, AskedAgain, Recovery
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import CalledService, command, make_app, offer_queues
 from retrier.cli.pending import TWICE, confirm
@@ -81,20 +83,20 @@ def recover(ctx: typer.Context, act: RecoveryAct, asking: Asking, service: Calle
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         if act.over:
-            api.act("DELETE", ("recovery",), None, headers)
+            api.do("DELETE", ("recovery",), None, headers)
             printer.show({"held": False}, "the recovery is over: presumption goes on")
             return
         found = (
-            api.find("recovery")
+            api.find(Recovery, "recovery")
             if act.since is None
-            else api.act("POST", ("recovery",), {"since": act.since}, headers)
+            else api.act(Recovery, "POST", ("recovery",), {"since": act.since}, headers)
         )
         if not act.again:
             printer.show(found, _show)
             return
         body: Json = {} if act.queue is None else {"queue": act.queue}
         plan = _ask(printer, api, act, body) if found["held"] else None  # else the service says so
-        accepted = api.ask(("recovery", "retry"), body | planned(plan), headers)
+        accepted = api.ask(AskedAgain, ("recovery", "retry"), body | planned(plan), headers)
     operations = ", ".join(map(short_id, accepted["operations"])) or "none"
     words = f"asked for another retry of {counted(accepted['total'], 'message')}"
     printer.show(accepted, f"{words}; operations: {operations}")
@@ -108,12 +110,12 @@ def _ask(printer: Printer, api: ApiClient, act: RecoveryAct, body: Json) -> str 
     printer.note(TWICE)
     if act.yes:
         return None
-    counts = api.look(("recovery", "retry", "preview"), body)
+    counts = api.look(ArchivePreview, ("recovery", "retry", "preview"), body)
     confirm(printer, f"Retry {counted(counts['total'], 'message')} again?")
     return str(counts["plan"])
 
 
-def _show(printer: Printer, found: Json) -> None:
+def _show(printer: Printer, found: Recovery) -> None:
     if not found["held"]:
         printer.note(_NOT_HELD)
         return
@@ -128,6 +130,6 @@ def _show(printer: Printer, found: Json) -> None:
     printer.note("Send them again with --retry, and end it with --done.")
 
 
-def _row(item: Json) -> tuple[object, ...]:
+def _row(item: Mapping[str, object]) -> tuple[object, ...]:
     names = ("sent", "sent_before", "in_doubt", "not_sent")
     return item["queue"], *(f"{item[name]:,}" for name in names)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from retrier.api.shapes.messages import Redirect
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import (
     CalledService,
@@ -41,7 +42,7 @@ def list_redirects(ctx: typer.Context, pages: Pages, service: CalledService) -> 
     """List the redirects, by the queue they come from."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = pages.fetch(api, "redirects", direction="asc")
+        found = pages.fetch(api, Redirect, "redirects", direction="asc")
     printer.show_list(found, _show_table, "redirect", "no redirect is set")
 
 
@@ -69,11 +70,11 @@ def set_redirect(
         known = _find(api, source)
         if known is not None and known["to_physical_address"] != target:
             path = ("redirects", redirect_id(source))
-            api.act("PUT", path, {"tophysicaladdress": target}, name_user(user))
+            api.do("PUT", path, {"tophysicaladdress": target}, name_user(user))
         if known is None or pending:
             # Of a pair that is there already only what is pending is changed by this.
             body = names | {"retryexisting": pending}
-            api.act("POST", ("redirects",), body, name_user(user))
+            api.do("POST", ("redirects",), body, name_user(user))
     done: Json = {"from_physical_address": source, "to_physical_address": target}
     service.printer(ctx).show(done, f"retries for {source} go to {target}")
 
@@ -88,7 +89,7 @@ def delete_redirect(
     with service.open(ctx) as api:
         if _find(api, source) is None:
             raise RequestRefused(f"No redirect comes from the queue {source}.")
-        api.act("DELETE", ("redirects", redirect_id(source)), None, name_user(user))
+        api.do("DELETE", ("redirects", redirect_id(source)), None, name_user(user))
     deleted: Json = {"deleted": source}
     service.printer(ctx).show(deleted, f"retries for {source} go there again")
 
@@ -98,15 +99,15 @@ def _check(*queues: str) -> None:
         raise typer.BadParameter("the name of a queue is empty.")
 
 
-def _find(api: ApiClient, source: str) -> Json | None:
-    listed = api.first(_ALL, "redirects").items
+def _find(api: ApiClient, source: str) -> Redirect | None:
+    listed = api.first(_ALL, Redirect, "redirects").items
     return next((each for each in listed if each["from_physical_address"] == source), None)
 
 
-def _show_table(printer: Printer, items: Sequence[Json]) -> None:
+def _show_table(printer: Printer, items: Sequence[Redirect]) -> None:
     printer.table(_COLUMNS, [_row(each) for each in items])
 
 
-def _row(item: Json) -> tuple[object, ...]:
+def _row(item: Redirect) -> tuple[object, ...]:
     last = minute(item["last_modified"])
     return item["from_physical_address"], item["to_physical_address"], last

@@ -1,14 +1,15 @@
 """`retrier retry`, and `retrier errors revive` and `dead`: asks for a retry, and follows it to its end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 from typing import Annotated
 from uuid import uuid4
 
 import typer
 
+from retrier.api.shapes.messages import FailedMessage
+from retrier.api.shapes.operations import AskedRetry, OperationPreview, PreviewedLines
 from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
 from retrier.cli.command import (
     CalledService,
@@ -28,46 +29,43 @@ from retrier.cli.errors import MessageId, show_messages
 from retrier.cli.errors import app as errors_app
 from retrier.cli.operations import MOST_NAMED, note_dead, show_outcome, show_refused, show_skipped
 from retrier.cli.printer import Column, Printer, counted, short_id
-from retrier.cli.progress import exit_code_of, watch_operation
+from retrier.cli.progress import RETRIES, exit_code_of, watch_operation
 from retrier.cli.selection import SelectionOptions, TermOptions, describe, note_plan
 from retrier.errors import RequestRefused
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 
-_BREAKDOWNS: Mapping[str, str] = MappingProxyType(
-    {
-        "groups": "group",
-        "queues": "queue",
-        "ages": "last failed",
-        "attempts": "attempts",
-    }
-)
 _OTHERS = "all others"
 _MISSING = "does not exist: retries to it fail"
 _COUNTED = (Column(title="messages", number=True),)
 _WOULD_BE_SKIPPED = (Column(title="id"), Column(title="would be skipped", flexible=True))
 
 
-def show_preview(printer: Printer, what: str, found: Json) -> None:
+def show_preview(printer: Printer, what: str, found: OperationPreview) -> None:
     """Print how many messages would be retried, by what, and what would be skipped."""
     printer.line(f"would retry {counted(found['would_retry'], 'message')}: {what}")
     _show_destinations(printer, found)
-    for name, title in _BREAKDOWNS.items():
-        _show_lines(printer, title, found[name])
+    for title, breakdown in (
+        ("group", found["groups"]),
+        ("queue", found["queues"]),
+        ("last failed", found["ages"]),
+        ("attempts", found["attempts"]),
+    ):
+        _show_lines(printer, title, breakdown)
     if found["samples"]:
         printer.heading("the first of them")
         show_messages(printer, found["samples"])
-    show_refused(printer, found)
-    named = found.get("skipped_messages", [])
+    show_refused(printer, found["skipped"])
+    named = found.get("skipped_messages") or ()
     if named:
         printer.table(_WOULD_BE_SKIPPED, [(each["id"], each["reason"]) for each in named])
         if len(named) >= MOST_NAMED:
             printer.note(f"the first {len(named):,} that would be skipped")
     for warning in found["warnings"]:
         printer.note(warning["text"])
-    note_plan(printer, found)
+    note_plan(printer, found["plan"])
 
 
-def _show_destinations(printer: Printer, found: Json) -> None:
+def _show_destinations(printer: Printer, found: OperationPreview) -> None:
     """Print to which queues they would go, and which of these are missing."""
     breakdown = found["destinations"]
     absent = [each["text"] for each in found["warnings"] if each["kind"] == "queue_missing"]
@@ -93,7 +91,7 @@ def _is_among(queue: str, absent: Sequence[str]) -> bool:
     return any(text.startswith(f"The queue {queue} does not exist") for text in absent)
 
 
-def _show_lines(printer: Printer, title: str, breakdown: Json) -> None:
+def _show_lines(printer: Printer, title: str, breakdown: PreviewedLines) -> None:
     """Print a breakdown that says more than one line would."""
     lines = [(each["count"], each["name"]) for each in breakdown["lines"]]
     if breakdown["others"]:
@@ -181,29 +179,29 @@ def retry(
         if options.dry_run:
             _preview(printer, api, body)
             return
-        accepted = api.ask(("operations",), body, headers)
+        accepted = api.ask(AskedRetry, ("operations",), body, headers)
         if not service.as_json:
             note_imports_among(printer, api, accepted)
         if not options.watch:
             printer.show(accepted, partial(_show_accepted, body["selection"]))
             raise typer.Exit(_exit_code_of_asking(accepted))
-        found = watch_operation(tools, api, accepted["operation_id"])
+        found = watch_operation(tools, api, accepted["operation_id"], RETRIES)
     printer.show(found, show_outcome)
     raise typer.Exit(exit_code_of(found))
 
 
 def _preview(printer: Printer, api: ApiClient, body: Json) -> None:
-    found = api.look(("operations", "preview"), body)
+    found = api.look(OperationPreview, ("operations", "preview"), body)
     what = describe(body["selection"])
 
-    def for_people(printer: Printer, found: Json) -> None:
+    def for_people(printer: Printer, _: object) -> None:
         show_preview(printer, what, found)
         note_dead(printer, found, body["selection"])
 
     printer.show({"dry_run": True, "what": what, **found}, for_people)
 
 
-def _show_accepted(selection: Json, printer: Printer, accepted: Json) -> None:
+def _show_accepted(selection: Json, printer: Printer, accepted: AskedRetry) -> None:
     if not accepted["total"]:
         printer.line("There is nothing to retry: no unresolved message matches.")
         note_dead(printer, accepted, selection)
@@ -219,11 +217,11 @@ def _show_accepted(selection: Json, printer: Printer, accepted: Json) -> None:
         printer.note("There is nothing to retry: all that was named is skipped.")
 
 
-def _count_left(accepted: Json) -> int:
-    return int(accepted["total"]) - int(accepted.get("skipped", 0))
+def _count_left(accepted: AskedRetry) -> int:
+    return accepted["total"] - accepted.get("skipped", 0)
 
 
-def _exit_code_of_asking(accepted: Json) -> ExitCode:
+def _exit_code_of_asking(accepted: AskedRetry) -> ExitCode:
     """Return 1 where messages were named and none of them can be retried."""
     nothing_left = accepted["total"] and not _count_left(accepted)
     return ExitCode.REFUSED if nothing_left else ExitCode.DONE
@@ -311,7 +309,7 @@ def dead(
     with service.open(ctx) as api:
         whole = find_one_message(api, message_id)
         body = {"why": why} if reason is None else {"why": why, "reason": reason}
-        found = api.act("POST", ("errors", whole, "dead"), body, name_user(user))
+        found = api.act(FailedMessage, "POST", ("errors", whole, "dead"), body, name_user(user))
     printer.show(found, f"{short_id(whole)} is dead: {why}")
 
 
@@ -325,7 +323,7 @@ def _revive(api: ApiClient, text: str, headers: dict[bytes, bytes], *, alone: bo
         whole = find_one_message(api, text)
         key = headers[IDEMPOTENCY_KEY] if alone else headers[IDEMPOTENCY_KEY] + f".{whole}".encode()
         keyed = {**headers, IDEMPOTENCY_KEY: key}
-        return {"id": whole} | api.ask(("errors", whole, "revive"), None, keyed)
+        return {"id": whole, **api.ask(AskedRetry, ("errors", whole, "revive"), None, keyed)}
     except RequestRefused as refused:
         return {"id": text, "refused": str(refused)}
 

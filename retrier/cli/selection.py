@@ -47,10 +47,10 @@ def planned(plan: str | None) -> Json:
     return {} if plan is None else {"plan": valid_text(plan)}
 
 
-def note_plan(printer: Printer, found: Json) -> None:
+def note_plan(printer: Printer, plan: str) -> None:
     """Say how to do what a dry run counted, and no more."""
     printer.note("nothing was asked for, nothing has changed")
-    printer.note(f"To do it to what was counted, and to no more: --plan {found['plan']}")
+    printer.note(f"To do it to what was counted, and to no more: --plan {plan}")
 
 
 MOST_IDS = 100_000

@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-from retrier.cli.api_client import LARGEST_PAGE, Json
+from retrier.api.shapes import PlannedTotal
+from retrier.api.shapes.service import ReleasedMessages, Stream, StreamDetails, StreamMessage
+from retrier.cli.api_client import LARGEST_PAGE
 from retrier.cli.command import (
     CalledService,
     Pages,
@@ -36,12 +38,12 @@ _MESSAGES = (
 )
 
 
-def show_streams(printer: Printer, items: Iterable[Json]) -> None:
+def show_streams(printer: Printer, items: Iterable[Stream]) -> None:
     """Print one line per stream."""
     printer.table(_STREAMS, [_stream(item) for item in items])
 
 
-def show_stream(printer: Printer, found: Json) -> None:
+def show_stream(printer: Printer, found: StreamDetails) -> None:
     """Print a stream and its open messages in their order."""
     printer.sheet(
         {
@@ -56,7 +58,7 @@ def show_stream(printer: Printer, found: Json) -> None:
     printer.note(f"{len(found['messages']):,} of {counted(found['open'], 'message')}")
 
 
-def _stream(item: Json) -> tuple[object, ...]:
+def _stream(item: Stream) -> tuple[object, ...]:
     head = item["head"]
     state = head["disposition"] if head["status"] == "unresolved" else "retry issued"
     return (
@@ -69,7 +71,7 @@ def _stream(item: Json) -> tuple[object, ...]:
     )
 
 
-def _message(item: Json) -> tuple[object, ...]:
+def _message(item: StreamMessage) -> tuple[object, ...]:
     held = item.get("held_because") or ("released" if item["released"] else "no")
     status = "retry issued" if item["status"] == "retryIssued" else item["disposition"]
     return (
@@ -123,7 +125,7 @@ def list_streams(
     printer = service.printer(ctx)
     filters = {"held": "true"} if held else {}
     with service.open(ctx) as api:
-        found = pages.fetch(api, "streams", queue=queue, **filters)
+        found = pages.fetch(api, Stream, "streams", queue=queue, **filters)
     printer.show_list(found, show_streams, "stream", "no stream has open messages")
 
 
@@ -133,7 +135,7 @@ def show(ctx: typer.Context, stream: StreamId, service: CalledService, queue: Qu
     """Show a stream: its open messages, and what holds them."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = api.find("streams", stream, queue=queue, per_page=LARGEST_PAGE)
+        found = api.find(StreamDetails, "streams", stream, queue=queue, per_page=LARGEST_PAGE)
     printer.show(found, show_stream)
 
 
@@ -169,17 +171,19 @@ def release(
     with service.open(ctx) as api:
         path = ("streams", stream, "release")
         if dry_run:
-            found = api.act("POST", (*path, "preview"), None, {}, {"queue": queue})
-            printer.show({"dry_run": True, **found}, _show_preview)
+            found = api.act(PlannedTotal, "POST", (*path, "preview"), None, {}, {"queue": queue})
+            printer.show(
+                {"dry_run": True, **found}, lambda printer, _: _show_preview(printer, found)
+            )
             return
         named = {"ids": [find_message_id(api, each) for each in ids]} if ids else planned(plan)
         body = named or None
-        done = api.act("POST", path, body, name_user(user), {"queue": queue})
+        done = api.act(ReleasedMessages, "POST", path, body, name_user(user), {"queue": queue})
     printer.show(done, f"released: {counted(done['released'], 'message')} of stream {stream}")
     for each in () if service.as_json else done["not_held"]:
         printer.note(f"{each}: nothing held it")
 
 
-def _show_preview(printer: Printer, found: Json) -> None:
+def _show_preview(printer: Printer, found: PlannedTotal) -> None:
     printer.line(f"would release {counted(found['total'], 'message')}")
-    note_plan(printer, found)
+    note_plan(printer, found["plan"])

@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 
 import typer
 
+from retrier.api.shapes.messages import SavedView
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import CalledService, Pages, User, command, make_app, name_user
 from retrier.cli.printer import Column, Printer, minute
@@ -31,7 +32,7 @@ def list_views(ctx: typer.Context, pages: Pages, service: CalledService) -> None
     """List the saved views by name."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = pages.fetch(api, "views")
+        found = pages.fetch(api, SavedView, "views")
     printer.show_list(found, _show_table, "view", "no view is saved")
 
 
@@ -40,7 +41,7 @@ def list_views(ctx: typer.Context, pages: Pages, service: CalledService) -> None
 def show_view(ctx: typer.Context, name: Name, service: CalledService) -> None:
     """Show what a view keeps."""
     with service.open(ctx) as api:
-        found = api.find("views", name)
+        found = api.find(SavedView, "views", name)
     service.printer(ctx).show(found, _show_one)
 
 
@@ -49,15 +50,15 @@ def show_view(ctx: typer.Context, name: Name, service: CalledService) -> None:
 def delete_view(ctx: typer.Context, name: Name, service: CalledService, user: User = "") -> None:
     """Delete a view: its address leads nowhere then."""
     with service.open(ctx) as api:
-        api.find("views", name)
-        api.act("DELETE", ("views", name), None, name_user(user))
+        api.find(SavedView, "views", name)
+        api.do("DELETE", ("views", name), None, name_user(user))
     deleted: Json = {"deleted": name}
     service.printer(ctx).show(deleted, f"the view {name} is deleted")
 
 
 def find_conditions(api: ApiClient, name: str) -> dict[str, str]:
     """Return the conditions of a view of messages. Raises RequestRefused for one of another list."""
-    found = api.find("views", name)
+    found = api.find(SavedView, "views", name)
     if found["page"] != ViewList.MESSAGES:
         raise RequestRefused(f"The view {name} is one of {found['page']}, not of messages.")
     kept = dict(parse_qsl(found["query"]))
@@ -69,11 +70,11 @@ def find_conditions(api: ApiClient, name: str) -> dict[str, str]:
     return {name: value for name, value in kept.items() if name not in ("sort", "direction")}
 
 
-def _show_table(printer: Printer, items: Sequence[Json]) -> None:
+def _show_table(printer: Printer, items: Sequence[SavedView]) -> None:
     printer.table(_COLUMNS, [_row(each) for each in items])
 
 
-def _row(item: Json) -> tuple[object, ...]:
+def _row(item: SavedView) -> tuple[object, ...]:
     return (
         item["name"],
         item["page"],
@@ -83,7 +84,7 @@ def _row(item: Json) -> tuple[object, ...]:
     )
 
 
-def _show_one(printer: Printer, found: Json) -> None:
+def _show_one(printer: Printer, found: SavedView) -> None:
     printer.sheet(
         {
             "name": found["name"],
@@ -96,5 +97,5 @@ def _show_one(printer: Printer, found: Json) -> None:
     )
 
 
-def _conditions(item: Json) -> str:
+def _conditions(item: SavedView) -> str:
     return ", ".join(f"{name} {value}" for name, value in parse_qsl(item["query"]))

@@ -1,10 +1,12 @@
 """The conditions in an address: which failed messages are meant, and which events."""
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import WithJsonSchema
 
 from retrier.clock import SystemClock
 from retrier.domain.events import ROUTINE, find_wrong_kind, read_kinds
@@ -35,12 +37,28 @@ _NO_DISPOSITION = f"A disposition is one of: {', '.join(WantedDisposition)}."
 _DIGITS = 18
 
 
+def choice(values: Iterable[str]) -> WithJsonSchema:
+    """Describe a parameter that has one of these values; what else it may say, its reader decides."""
+    return WithJsonSchema({"type": "string", "enum": [str(each) for each in values]})
+
+
+_STATUS_NAMES = ("unresolved", "resolved", "retryIssued", "archived", "dead")
+_STATUSES = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "string", "enum": list(_STATUS_NAMES)},
+            {"type": "string", "pattern": "^-?[A-Za-z]+(,-?[A-Za-z]+)*$"},
+        ]
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterQuery:
     """The conditions as texts; an empty one is no condition."""
 
     status: Annotated[
-        str, Query(description="e.g. unresolved,retryIssued or -archived; or dead")
+        str, Query(description="e.g. unresolved,retryIssued or -archived; or dead"), _STATUSES
     ] = ""
     text: Annotated[
         str, Query(description="in what each shows: queue, endpoint, types, exception, reason")
@@ -60,13 +78,17 @@ class FilterQuery:
         ""
     )
     failed_to: Annotated[str, Query(description="last failed then or before: ISO 8601, or 2h")] = ""
-    attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
-    disposition: Annotated[str, Query(description=f"one of: {', '.join(WantedDisposition)}")] = ""
+    attempts_at_least: Annotated[
+        str,
+        Query(description="failed so often or more"),
+        WithJsonSchema({"type": "integer", "minimum": 0}),
+    ] = ""
+    disposition: Annotated[str, Query(), choice(WantedDisposition)] = ""
     archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
     operation: Annotated[str, Query(description="the id of a retry operation")] = ""
-    outcome: Annotated[
-        str, Query(description=f"what became of its retry: {', '.join(RetryOutcome)}")
-    ] = ""
+    outcome: Annotated[str, Query(description="what became of its retry"), choice(RetryOutcome)] = (
+        ""
+    )
 
     @property
     def values(self) -> dict[str, str]:

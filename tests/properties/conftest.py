@@ -4,10 +4,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from hypothesis import settings
 
 from tests.support.api import Api
 from tests.support.databases import open_upgraded, sqlite_url, temporary_postgres
 from tests.support.seeded import Seeded, seed
+
+settings.register_profile("long", max_examples=2000)
+"""Twenty times as much: `pytest --hypothesis-profile=long`."""
 
 
 @pytest.fixture(
