@@ -144,6 +144,16 @@ def warnings_of(found: Preview, seen: MissingQueues) -> Iterator[tuple[str, str]
                 "unless you name a queue for this retry, or redirect the error queue they were found on."
             ),
         )
+    lost = sum(line.count for line in found.lines(By.LOST))
+    if lost:
+        messages = f"{lost:,} message{'' if lost == 1 else 's'}"
+        yield (
+            "lost_if_it_fails",
+            (
+                f"{messages} would be lost if they fail again: a stamp of Symfony stands in the body, "
+                "and with it Symfony drops the next failure. Repair what failed first."
+            ),
+        )
     copies = sum(line.count for line in found.lines(By.COPIES))
     if copies:
         messages = f"{copies:,} message{'' if copies == 1 else 's'}"

@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar, assert_never
 
 from retrier.domain.breakers import BreakerTerms
 from retrier.domain.decision import AGAIN, Dead, Decision, Judgement, Manual, RetryAt
+from retrier.domain.dialects.dialect import LOST_NEXT
 from retrier.domain.failed_message import LastWord
 from retrier.domain.recording import Standing, Stands, what_stands
 from retrier.domain.retry_batch import Ejected
@@ -213,6 +214,8 @@ class PolicySet:
         if why is not None:
             return Judgement(reason=reason, decision=self._give_up(rule, why), stream=rule.stream)
         delays, words, policy = self._plan_retry(rule, failures)
+        if facts.failure_reason == LOST_NEXT:
+            return Judgement(reason=reason, decision=Manual(why=_LOST, policy=policy))
         at = now + spread(delays, dice)
         decision = RetryAt(at=at, why=f"{words}{show_time(at)}", policy=policy)
         return Judgement(reason=reason, decision=decision, stream=rule.stream)
@@ -329,6 +332,9 @@ def _why_give_up(rule: Rule, reason: str, failures: int, *, unsent: bool) -> str
         most = "the first" if rule.attempts <= 1 else f"{rule.attempts} failures"
         return f"failed {_times(failures)}; rule {rule.name} gives up after {most}"
     return None
+
+
+_LOST = "its library drops it if it fails again, so it is not retried by itself"
 
 
 def _times(number: int) -> str:

@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.classifiers import CLASSIFIERS
-from retrier.domain.dialects.dialect import NOT_KNOWN
+from retrier.domain.dialects.dialect import LOST_NEXT, NOT_KNOWN
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import (
     MOST_NUMBERS,
@@ -77,7 +77,7 @@ OLDEST = "30 days or more"
 
 
 class By(StrEnum):
-    """By what messages are counted. ALL has one line; COPIES and REDIRECTS leave messages out."""
+    """By what messages are counted. ALL has one line; COPIES, LOST and REDIRECTS leave messages out."""
 
     ALL = "all"
     GROUP = "group"
@@ -87,6 +87,7 @@ class By(StrEnum):
     ATTEMPTS = "attempts"
     REDIRECTS = "redirects"
     COPIES = "copies"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +157,8 @@ def _ways(counted: CTE) -> Iterator[tuple[By, Way]]:
     default = case((failure_groups.c.classifier == CLASSIFIERS[0], n), else_=0)
     yield By.ALL, (counted, literal_column("''"), null(), n)
     yield By.COPIES, (counted, literal_column("''"), null(), n * counted.c.copy)
+    is_lost = causes.c.failure_reason == LOST_NEXT
+    yield By.LOST, (of_cause, literal_column("''"), null(), case((is_lost, n), else_=0))
     yield By.QUEUE, (of_cause, causes.c.queue, null(), n)
     yield By.DESTINATION, (gone, func.coalesce(to, causes.c.destination), null(), n)
     yield By.REDIRECTS, (gone, REDIRECTED_FROM, to, case((to.is_not(None), n), else_=0))

@@ -19,6 +19,7 @@ from retrier.domain.archive_operation import (
 )
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.decision import AGAIN
+from retrier.domain.dialects.dialect import LOST_NEXT
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest
@@ -419,6 +420,7 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
         badge_text=badge_text,
         badge_tone=badge_tone,
         may=frozenset(_allowed(found)),
+        is_lost_next=found.message.failure_reason == LOST_NEXT,
         waits=[each for each in reasons if each.holding is not Holding.STREAM],
         place=place,
         stream_link="" if place is None else link_of_place(place),

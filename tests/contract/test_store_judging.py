@@ -7,7 +7,10 @@ import pytest
 from sqlalchemy import select, update
 
 from retrier.domain.archive_operation import Act
+from retrier.domain.dialects.dialect import LOST_NEXT
 from retrier.domain.failed_message import Failure
+from retrier.policy.delays import Fixed
+from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.store.archive import Action
 from retrier.store.engine.database import Database
 from retrier.store.recording import Recorded, record_received
@@ -130,6 +133,17 @@ class TestAFailure:
         copy = next(row for row in rows_of(database) if row["maybe_copy_of"])
         assert copy["disposition"] == "manual"
         assert "may be a copy" in copy["disposition_reason"]
+
+    def test_that_its_library_would_lose_next_is_left_to_a_person(self, database: Database) -> None:
+        rule = Rule(name="all", match=Match(), attempts=3, backoff=Fixed(first=MINUTE))
+        policies = PolicySet(Definition(rules=(rule,)))
+        judge = Judge(in_force=lambda: policies, dice=lambda: 0.0)
+
+        lost = failure(failure_reason=LOST_NEXT)
+        record_received(database, [lost, failure()], instance="here", judge=judge)
+
+        assert message(database, unique_id(lost))["disposition"] == "manual"
+        assert sorted(row["disposition"] for row in rows_of(database)) == ["manual", "scheduled"]
 
     def test_that_may_be_a_copy_is_left_to_a_person_when_it_fails_again(
         self, database: Database

@@ -226,8 +226,8 @@ SAMPLES = [
             endpoint="async",
             message_type="App\\OrderPlaced",
             exception_type="RuntimeException",
-            exception_message="no stock left"
-            " (in PHP's own format: if a retry of it fails, Symfony drops it)",
+            exception_message="no stock left",
+            failure_reason="lost if it fails again",
             attempts_reported=3,
         ),
     ),

@@ -17,6 +17,9 @@ LARGEST_BODY = 1024 * 1024
 NOT_KNOWN = ""
 """The queue of a failure, and the destination of its retry, where nothing names them."""
 
+LOST_NEXT = "lost if it fails again"
+"""The reason of a failure whose library drops the next one, which a retry cannot prevent."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unintelligible:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
+    LOST_NEXT,
     NOT_KNOWN,
     Declared,
     Library,
@@ -41,6 +42,7 @@ DECLARED = Declared(
         "stack_trace": "`...ErrorDetailsStamp`: `flattenException`",
         "time_of_failure": "`...RedeliveryStamp`: the last `redeliveredAt`",
         "attempts_reported": "`...RedeliveryStamp`: the largest `retryCount`, + 1",
+        "failure_reason": "a body of PHP: whether it would be lost if it failed again",
         "message_type": "header `type`, else the property",
         "message_id": "`message_id`",
     },
@@ -53,7 +55,6 @@ _ENVELOPE = b"Symfony\\Component\\Messenger\\Envelope"
 _SLASHED = re.compile(rb"\\(.)", re.DOTALL)
 _BEGINNING = 200
 _STAMP = b"SentToFailureTransportStamp"
-DROPPED_NEXT = " (in PHP's own format: if a retry of it fails, Symfony drops it)"
 
 
 class SymfonyDialect(Library):
@@ -163,14 +164,10 @@ def _read_serialised(body: bytes, queue: str) -> FailureDetails:
         endpoint=found.after("originalReceiverName"),
         message_type=found.class_after("message"),
         exception_type=found.after("exceptionClass"),
-        exception_message=_warned(found.after("exceptionMessage"), found.text),
+        exception_message=found.after("exceptionMessage"),
+        failure_reason=LOST_NEXT if _STAMP in found.text else None,
         attempts_reported=1 + max(counts) if counts else None,
     )
-
-
-def _warned(message: str | None, text: bytes) -> str | None:
-    """Say it where it is read before a retry: the stamp in the body cannot be left out."""
-    return f"{message or ''}{DROPPED_NEXT}".strip() if _STAMP in text else message
 
 
 def _plain(slashed: re.Match[bytes]) -> bytes:
