@@ -215,7 +215,8 @@ class PolicySet:
             return Judgement(reason=reason, decision=self._give_up(rule, why), stream=rule.stream)
         delays, words, policy = self._plan_retry(rule, failures)
         if facts.failure_reason == LOST_NEXT:
-            return Judgement(reason=reason, decision=Manual(why=_LOST, policy=policy))
+            left = Manual(why=_LOST, policy=policy)
+            return Judgement(reason=reason, decision=left, stream=rule.stream)
         at = now + spread(delays, dice)
         decision = RetryAt(at=at, why=f"{words}{show_time(at)}", policy=policy)
         return Judgement(reason=reason, decision=decision, stream=rule.stream)

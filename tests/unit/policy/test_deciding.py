@@ -10,6 +10,7 @@ import pytest
 
 from retrier.domain.breakers import BreakerTerms
 from retrier.domain.decision import Dead, Decision, Judgement, Manual, RetryAt
+from retrier.domain.dialects.dialect import LOST_NEXT
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.streams import StreamRule
 from retrier.policy.classification import ReasonRule, make_gateway_rules
@@ -62,6 +63,17 @@ def test_a_failure_is_retried_after_its_delay() -> None:
         ),
         policy=f"payments@{policies.hash[:8]}",
     )
+
+
+def test_what_its_library_would_lose_next_is_left_to_a_person_and_keeps_its_stream_rule() -> None:
+    policies = set_of(make_rule(stream=StreamRule.STRICT))
+    facts = replace(TIMED_OUT, failure_reason=LOST_NEXT)
+
+    found = policies.judge(facts, failures=1, now=NOW, dice=lambda: 0.5)
+
+    assert isinstance(found.decision, Manual)
+    assert found.decision.policy == f"payments@{policies.hash[:8]}"
+    assert found.stream is StreamRule.STRICT
 
 
 @pytest.mark.parametrize("failures", [1, 3])
