@@ -15,6 +15,7 @@ from retrier.domain.breakers import BreakerKey, BreakerState, Per
 from retrier.domain.identity import md5_guid
 from retrier.domain.retry_operation import Canary, RetryTerms
 from retrier.domain.selection import Selection
+from retrier.domain.views import View, ViewList
 from retrier.store.archive import Action
 from retrier.store.breakers import set_breaker
 from retrier.store.comments import write_comment
@@ -47,6 +48,7 @@ from retrier.store.upgrade import (
     take_views_away,
     upgrade_schema,
 )
+from retrier.store.views import save_view
 from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import everything_but, rows, select_rows
 from tests.contract.store_shape import particulars_of
@@ -151,6 +153,7 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     record_received(db, [failure()], instance="here", forward_to="log")
     tell_set(db, TOLD)
     write_comment(db, md5_guid(f"Endpoint Address{QUEUE}"), "known", "ada")
+    save_view(db, View(name="night", page=ViewList.MESSAGES, query="queue=orders"), "ada", None)
     add_breaker(db)
     begin_recovery(db, FAILED_AT, "ada")
     reader = Holder(session_id=READER, host="here", pid=1, process_started="now")

@@ -149,13 +149,22 @@ class TestARetryThatIsRefused:
 
 
 class TestARetryThatIsEjected:
-    @pytest.mark.parametrize("destination", ["", ERROR_QUEUE, STAGING])
+    @pytest.mark.parametrize("destination", [ERROR_QUEUE, STAGING])
     def test_is_dead_if_it_could_never_go(self, bench: Bench, destination: str) -> None:
         bench.fail(destination=destination)
 
         row = try_by_policy(bench)
 
         assert (row["disposition"], row["policy"], row["retry_at"]) == ("dead", NAME, None)
+        assert "destination" in row["disposition_reason"]
+        assert broken(bench) == []
+
+    def test_waits_for_a_person_if_its_destination_is_not_known(self, bench: Bench) -> None:
+        bench.fail(destination="")
+
+        row = try_by_policy(bench)
+
+        assert (row["disposition"], row["retry_at"]) == ("manual", None)
         assert "destination" in row["disposition_reason"]
         assert broken(bench) == []
 
