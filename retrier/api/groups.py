@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, TypeVar
-from urllib.parse import unquote_plus
+from urllib.parse import unquote, unquote_plus
 
 from fastapi import Depends, Query, Request, Response
 
@@ -429,11 +429,15 @@ def delete_comment(group_id: str, context: InContext) -> Response:
 
 
 def _whole(request: Request) -> str:
-    """Return all that follows `comment=`: ServicePulse does not encode `&` and `%`."""
+    """Return all that follows `comment=`: ServicePulse does not encode `&`, `%` and `+`.
+
+    Whoever writes blanks as `%20`, as browsers do, means a plus by `+`; else it is a blank.
+    """
     query: bytes = request.scope["query_string"]
-    return (
-        unquote_plus(query.removeprefix(_NAME).decode("latin-1")) if query.startswith(_NAME) else ""
-    )
+    if not query.startswith(_NAME):
+        return ""
+    text = query.removeprefix(_NAME).decode("latin-1")
+    return unquote(text) if "%20" in text else unquote_plus(text)
 
 
 def _answer(refusal: CommentRefusal | None, group_id: str) -> Response:

@@ -141,6 +141,18 @@ def test_text_that_a_client_did_not_encode_is_kept_whole(api: Api, group_id: str
     assert comment(api) == "look & see 100%"
 
 
+def test_a_plus_beside_encoded_blanks_is_kept(api: Api, group_id: str) -> None:
+    api.http.post(f"/api/recoverability/groups/{group_id}/comment?comment=ada%20+%20bob")
+
+    assert comment(api) == "ada + bob"
+
+
+def test_a_plus_without_encoded_blanks_is_a_blank(api: Api, group_id: str) -> None:
+    api.http.post(f"/api/recoverability/groups/{group_id}/comment?comment=ask+ada")
+
+    assert comment(api) == "ask ada"
+
+
 def test_a_group_that_is_being_retried_takes_one(api: Api, group_id: str) -> None:
     api.http.post(f"/api/recoverability/groups/{group_id}/errors/retry")
 
