@@ -13,7 +13,8 @@ from retrier.api.answers import HEADERS
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _EXPOSED = (
     "ETag, Last-Modified, Link, Location, Next-After, Retry-After, Total-Count, "
-    "X-Particular-Version, X-Particular-Reason, X-Retrier-Searched, Content-Disposition"
+    "X-Particular-Version, X-Particular-Reason, X-Retrier-Searched, "
+    "X-Retrier-Unpacked, Content-Disposition"
 )
 _ACCEPTED = (
     "Origin, X-Requested-With, Content-Type, Accept, Authorization, If-None-Match, "

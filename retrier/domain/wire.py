@@ -95,7 +95,17 @@ def header_text(headers: Mapping[str, object], header: str) -> str | None:
 
 
 def _as_text(value: object) -> str | None:
-    return str(value) if value is not None and value != "" else None
+    """Return what a header says. Python's own writing of a list or of bytes is what nobody has sent."""
+    match value:
+        case None | "" | list() | tuple() | dict():
+            return None
+        case bytes():
+            try:
+                return value.decode() or None
+            except UnicodeDecodeError:
+                return None
+        case _:
+            return str(value)
 
 
 def _keep_all(_header: str) -> bool:

@@ -156,6 +156,27 @@ def test_a_hostile_message_is_text(running: Running, screen: Screen) -> None:
     assert dialogs == []
 
 
+def test_long_names_make_no_page_wider_than_a_phone(
+    running: Running, open_screen: OpenScreen
+) -> None:
+    shop, name = running.site.shop, "MyCompany.Sales.Orders." * 10
+    headers = failure_headers(shop.orders) | {
+        "NServiceBus.MessageId": "long",
+        "NServiceBus.FailedQ": name,
+        "NServiceBus.EnclosedMessageTypes": name,
+        "NServiceBus.ExceptionInfo.ExceptionType": name,
+        "NServiceBus.ProcessingEndpoint": name,
+    }
+    shop.put(headers, b"{}")
+    wait_until(lambda: running.unresolved() == 1, DEADLINE)
+    page = open_screen(width="narrow").open("/messages")
+
+    page.locator("tr[data-row] a.cause").click()
+
+    expect(page.locator("h1")).to_contain_text("MyCompany")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 def test_more_bytes_come_when_they_are_asked_for(running: Running, screen: Screen) -> None:
     shop = running.site.shop
     shop.put(failure_headers(shop.orders) | {"NServiceBus.MessageId": "binary"}, b"\xff" * 20_000)

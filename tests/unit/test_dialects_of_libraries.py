@@ -1,7 +1,9 @@
 """What is read of failed messages as libraries leave them, and what goes back."""
 
 import json
+from base64 import b64encode
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -290,3 +292,28 @@ def test_a_body_of_php_is_never_made_into_anything() -> None:
 
     assert recognise(properties(), body=cut) is known
     assert known.read(properties(), body=cut) == FailureDetails(queue="", destination="")
+
+
+@pytest.mark.parametrize("value", [b"\xff", ["l"], {"a": 1}], ids=repr)
+def test_a_queue_is_never_what_python_writes_of_a_value(value: Any) -> None:
+    sample = next(each for each in SAMPLES if each.dialect == "watermill")
+
+    assert read(sample, topic_poisoned=value).destination == ""
+
+
+def test_bytes_that_are_text_are_text() -> None:
+    sample = next(each for each in SAMPLES if each.dialect == "watermill")
+
+    assert read(sample, topic_poisoned=b"orders").destination == "orders"
+
+
+def test_a_body_of_php_is_read_in_base64_as_well() -> None:
+    sample = next(each for each in SAMPLES if each.name == "symfony php")
+    packed = replace(sample, body=b64encode(sample.body))
+
+    assert read(packed) == read(sample)
+    assert recognise(properties({}), body=packed.body) is by_name("symfony")
+
+
+def test_three_dots_are_no_class_of_java() -> None:
+    assert thrown_type("...", None) is None

@@ -24,7 +24,7 @@ TYPE = "__TypeId__"
 SUFFIX = ".dlq"
 
 _BROKER = RabbitMqDialect()
-_THROWN = re.compile(r"(?:Caused by: )?(?P<type>[\w$.]+)(?:: (?P<text>.*))?")
+_THROWN = re.compile(r"(?:Caused by: )?(?P<type>[A-Za-z_$][\w$.]*)(?:: (?P<text>.*))?")
 _CAUSED_BY = "Caused by: "
 
 DECLARED = Declared(

@@ -6,6 +6,7 @@ which is never unserialised: class and text of the exception are looked for in i
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -54,6 +55,8 @@ DECLARED = Declared(
 _ENVELOPE = b"Symfony\\Component\\Messenger\\Envelope"
 _SLASHED = re.compile(rb"\\(.)", re.DOTALL)
 _BEGINNING = 200
+_IN_BASE64 = b"Tzo"
+"""`O:`, and a part of what follows."""
 _STAMP = b"SentToFailureTransportStamp"
 
 
@@ -128,7 +131,19 @@ def _frame(number: int, frame: object) -> str:
     return f"#{number} {place}: {call}()"
 
 
+def _decoded(body: bytes) -> bytes:
+    """Return a body of PHP that is in base64, as Symfony sends what is no UTF-8; else the body."""
+    if not body.startswith(_IN_BASE64):
+        return body
+    try:
+        # Three bytes are four characters: what is cut off must leave whole ones.
+        return b64decode(body[: LARGEST_BODY // 4 * 4], validate=True)
+    except ValueError:
+        return body
+
+
 def _is_serialised(body: bytes) -> bool:
+    body = _decoded(body)
     return body[:2] == b"O:" and _ENVELOPE in _SLASHED.sub(rb"\1", body[:_BEGINNING])
 
 
@@ -139,11 +154,12 @@ class _Serialised:
     text: bytes
 
     def after(self, name: str) -> str | None:
-        """Return the text that stands after the first property of that name."""
-        found = re.search(rb"\0" + name.encode() + rb'";s:(\d{1,9}):"', self.text)
-        if found is None:
+        """Return the text after the last property of that name: each failure adds its stamps."""
+        every = list(re.finditer(rb"\0" + name.encode() + rb'";s:(\d{1,9}):"', self.text))
+        if not every:
             return None
-        value = self.text[found.end() :][: int(found[1])]
+        found = every[-1]
+        value = self.text[found.end() : found.end() + int(found[1])]
         return value.decode(errors="replace") or None
 
     def class_after(self, name: str) -> str | None:
@@ -156,7 +172,7 @@ class _Serialised:
 
 
 def _read_serialised(body: bytes, queue: str) -> FailureDetails:
-    found = _Serialised(_SLASHED.sub(_plain, body[:LARGEST_BODY]))
+    found = _Serialised(_SLASHED.sub(_plain, _decoded(body)[:LARGEST_BODY]))
     counts = found.numbers_after("retryCount")
     return FailureDetails(
         queue=queue,
