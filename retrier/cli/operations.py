@@ -119,6 +119,9 @@ def show_outcome(printer: Printer, found: OperationDetails) -> None:
     counts: Mapping[str, object] = found
     words += [f"{counts[name]:,} {word}" for name, word in named.items() if counts[name]]
     reason = f": {found['reason']}" if found.get("reason") else ""
+    if reason and found["failed"] > 1 and found["state"] == "completed":
+        # Each may have failed for a reason of its own: this is that of one.
+        reason = f", one of them because{reason.removeprefix(':')}"
     state = "" if found["state"] == "completed" else f"{found['state']}: "
     became = [f"{count:,} {OUTCOME_WORDS[each]}" for each, count in _shown_outcomes(found).items()]
     printer.line(f"{state}{', '.join(words)}{reason}{'; ' if became else ''}{', '.join(became)}")

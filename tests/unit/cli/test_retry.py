@@ -498,6 +498,15 @@ def test_a_retry_that_fails_ends_with_1(cli: CommandLine) -> None:
     assert result.stdout == f"0 of 1 message sent back, 1 failed: {refused}\n"
 
 
+def test_the_reason_of_one_of_several_is_not_told_of_all(cli: CommandLine) -> None:
+    cli.bench.fail(2)
+    cli.bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE), times=None)
+
+    result = cli.run("retry", "--all", "--watch")
+
+    assert "2 failed, one of them because the broker would not take" in result.stdout
+
+
 def test_a_retry_to_a_missing_queue_says_so(cli: CommandLine) -> None:
     cli.bench.fail()
     cli.bench.transport.broker.delete(QUEUE)
