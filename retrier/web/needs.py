@@ -49,7 +49,17 @@ def needs(found: Snapshot) -> Sequence[Need]:
     """Return all of them, what weighs most first; none if nothing needs anybody."""
     return [
         each
-        for kind in (_new, _came_back, _stopped, _imports, _dead, _breakers, _held, _in_doubt)
+        for kind in (
+            _new,
+            _came_back,
+            _unsent,
+            _stopped,
+            _imports,
+            _dead,
+            _breakers,
+            _held,
+            _in_doubt,
+        )
         for each in kind(found)
     ]
 
@@ -96,6 +106,37 @@ def _came_back(found: Snapshot) -> Iterator[Need]:
             key="back-more",
             count=more,
             words=f"more {noun(more, 'retry', 'retries')} of which messages came back",
+            link="/history",
+            tone="bad",
+        )
+
+
+def _unsent(found: Snapshot) -> Iterator[Need]:
+    """Tell of retries that are over, and of which the broker would not take each message."""
+    unsent = [
+        each
+        for each in found.operations.values()
+        if each.failed and each.completed_at and not each.acknowledged_at and not each.is_standing
+    ]
+    unsent.sort(key=lambda each: each.created_at, reverse=True)
+    for each in islice(unsent, MOST_OF_A_KIND):
+        at = f"/operations/{each.operation_id}"
+        yield Need(
+            key=f"unsent-{each.operation_id}",
+            count=each.failed,
+            words=f"of {each.total:,} could not be sent back",
+            link=at,
+            why=f"{_named(each)}, by {each.requested_by}. The page of each message says why.",
+            tone="bad",
+            act=("I have seen it", f"{at}/acknowledge"),
+            posts=True,
+        )
+    if len(unsent) > MOST_OF_A_KIND:
+        more = len(unsent) - MOST_OF_A_KIND
+        yield Need(
+            key="unsent-more",
+            count=more,
+            words=f"more {noun(more, 'retry', 'retries')} of which messages could not be sent",
             link="/history",
             tone="bad",
         )

@@ -105,7 +105,7 @@ def _asked(site: Site, many: int) -> Mapping[str, tuple[str, Target | None]]:
         f"page {page:,}": (f"/api/errors?page={page}&per_page={PER_PAGE}", DEEP_PAGE_P95),
         "groups over HTTP": ("/api/recoverability/groups", GROUPS),
         "the page: overview": ("/", OVERVIEW_P95),
-        "the page: overview, 30 days": ("/?span=30d", OVERVIEW_P95),
+        "the page: overview, 30 days": ("/?span=month", OVERVIEW_P95),
         "the page: groups": ("/groups", PAGE_P95),
         "the page: messages": ("/messages", PAGE_P95),
         "the page: messages of a queue": (f"/messages?queue={queue}", PAGE_P95),

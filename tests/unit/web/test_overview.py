@@ -7,11 +7,13 @@ from html import unescape
 from sqlalchemy import update
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.wire import Refused
 from retrier.store.schema import failed_message_retries
 from retrier.web.series import Series
 from tests.contract.store_retries import SENT, bring_to
-from tests.support.bench import Bench
+from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, failed_import, failure
+from tests.support.script import to_queue
 from tests.support.streams import fail_in_stream
 from tests.support.web import Web, forms_of
 
@@ -146,6 +148,20 @@ class TestWhatNeedsAPerson:
         acknowledge = f"/operations/{operation}/acknowledge"
         web.post(acknowledge, forms_of(html)[acknowledge])
         assert need(web.get("/"), f"back-{operation}") == ""
+
+    def test_what_could_not_be_sent_is_told_until_somebody_has_seen_it(self, web: Web) -> None:
+        bench = Bench(web.api.db)
+        bench.fail(2)
+        bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE), times=None)
+        operation = bench.ask_all().operation_id
+        bench.work()
+
+        html = web.get("/")
+
+        assert need(html, f"unsent-{operation}") == "2"
+        acknowledge = f"/operations/{operation}/acknowledge"
+        web.post(acknowledge, forms_of(html)[acknowledge])
+        assert need(web.get("/"), f"unsent-{operation}") == ""
 
     def test_a_paused_operation_is_resumed_from_there(self, web: Web) -> None:
         bench = Bench(web.api.db)
