@@ -12,7 +12,6 @@ _REDIRECTS = "MessageRedirects"
 
 _TYPES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "message_failed": (MESSAGES, "MessageFailed"),
         "message_archived": (MESSAGES, "FailedMessageArchived"),
         "message_unarchived": (MESSAGES, "FailedMessageUnArchived"),
         "message_resolved": (MESSAGES, "MessageFailureResolvedManually"),

@@ -100,15 +100,9 @@ def _came_back(found: Snapshot) -> Iterator[Need]:
             act=("I have seen it", f"{at}/acknowledge") if is_over else ("Look at it", at),
             posts=is_over,
         )
-    if len(back) > MOST_OF_A_KIND:
-        more = len(back) - MOST_OF_A_KIND
-        yield Need(
-            key="back-more",
-            count=more,
-            words=f"more {noun(more, 'retry', 'retries')} of which messages came back",
-            link="/history",
-            tone="bad",
-        )
+    more = len(back) - MOST_OF_A_KIND
+    words = f"more {noun(more, 'retry', 'retries')} of which messages came back"
+    yield from _others("back", more, words, "/history", "bad")
 
 
 def _unsent(found: Snapshot) -> Iterator[Need]:
@@ -131,15 +125,15 @@ def _unsent(found: Snapshot) -> Iterator[Need]:
             act=("I have seen it", f"{at}/acknowledge"),
             posts=True,
         )
-    if len(unsent) > MOST_OF_A_KIND:
-        more = len(unsent) - MOST_OF_A_KIND
-        yield Need(
-            key="unsent-more",
-            count=more,
-            words=f"more {noun(more, 'retry', 'retries')} of which messages could not be sent",
-            link="/history",
-            tone="bad",
-        )
+    more = len(unsent) - MOST_OF_A_KIND
+    words = f"more {noun(more, 'retry', 'retries')} of which messages could not be sent"
+    yield from _others("unsent", more, words, "/history", "bad")
+
+
+def _others(kind: str, more: int, words: str, link: str, tone: str = "wait") -> Iterator[Need]:
+    """Tell of those of a kind together that are not told one by one, if there are any."""
+    if more > 0:
+        yield Need(key=f"{kind}-more", count=more, words=words, link=link, tone=tone)
 
 
 def _named(each: RetryOperation) -> str:
@@ -167,14 +161,9 @@ def _stopped(found: Snapshot) -> Iterator[Need]:
             act=("Resume", f"{at}/resume") if line.is_paused else ("Look at it", at),
             posts=line.is_paused,
         )
-    if len(stopped) > MOST_OF_A_KIND:
-        more = len(stopped) - MOST_OF_A_KIND
-        yield Need(
-            key="stopped-more",
-            count=more,
-            words=f"more {noun(more, 'operation')} paused or held",
-            link="/operations",
-        )
+    more = len(stopped) - MOST_OF_A_KIND
+    words = f"more {noun(more, 'operation')} paused or held"
+    yield from _others("stopped", more, words, "/operations")
 
 
 def _imports(found: Snapshot) -> Iterator[Need]:
@@ -221,14 +210,8 @@ def _breakers(found: Snapshot) -> Iterator[Need]:
             act=("Close", f"/breakers/close?{urlencode({'breaker': name})}"),
             is_preview=True,
         )
-    if len(waiting) > MOST_OF_A_KIND:
-        more = len(waiting) - MOST_OF_A_KIND
-        yield Need(
-            key="breaker-more",
-            count=more,
-            words=f"more {noun(more, 'breaker')} open",
-            link="/breakers",
-        )
+    more = len(waiting) - MOST_OF_A_KIND
+    yield from _others("breaker", more, f"more {noun(more, 'breaker')} open", "/breakers")
 
 
 def _held(found: Snapshot) -> Iterator[Need]:
