@@ -105,6 +105,10 @@ class CopyRefused(RetrierError):
     """A database may not be copied: it is in use, or its target is not empty. Nothing is lost."""
 
 
+class NotAllowed(RetrierError):
+    """Who asks has no right to it, by role or by queue: nothing was done."""
+
+
 class KeyReused(RetrierError):
     """An idempotency key came again with another request: nothing was done for the new request."""
 

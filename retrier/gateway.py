@@ -1,12 +1,18 @@
-"""The gateway: every request of a person that changes something passes through it."""
+"""The gateway: every request of a person that changes something passes through it.
+
+Whoever asks does so through a gateway of their own (`of`), which knows what they may: it refuses what
+their role does not allow, and adds the queues of their rights to what they select.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import chain
 from typing import assert_never
 
+from retrier.domain.access import NOT_YOURS, Access, Right
 from retrier.domain.archive_operation import (
     AT_ONCE,
     Act,
@@ -14,7 +20,7 @@ from retrier.domain.archive_operation import (
     ArchiveOperationState,
     ArchiveRequest,
 )
-from retrier.domain.breakers import BreakerKey, BreakerState, why_closed, why_waiting
+from retrier.domain.breakers import BreakerKey, BreakerState, Per, why_closed, why_waiting
 from retrier.domain.comments import CommentRefusal, read_comment
 from retrier.domain.copies import why_not_sendable
 from retrier.domain.recovery import Recovery, RecoveryRefusal
@@ -31,6 +37,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.domain.views import SavedView, ViewRefusal, read_view
+from retrier.domain.wire import PropertyCodec
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.processor import (
     ArchiveAsked,
@@ -42,17 +49,25 @@ from retrier.events.processor import (
     RateChanged,
 )
 from retrier.events.service import DeclaredDead, RetryAsked, StreamReleased
+from retrier.guard import Guard
 from retrier.imports import FailedImports, recording
 from retrier.store import operation_requests, redirects, streams
 from retrier.store.archive import AskedArchive, acknowledge_archives, ask_archive, retry_pending
-from retrier.store.archive_lists import find_archive_operation
+from retrier.store.archive_lists import PlannedAct, find_archive_operation, plan_act
 from retrier.store.breakers import HandedBreaker, set_breaker
 from retrier.store.comments import delete_comment, write_comment
 from retrier.store.dead_messages import declare_dead, revive
 from retrier.store.engine.database import Database
 from retrier.store.operation_requests import CreatedOperation, create_operation, steer_operation
+from retrier.store.previews import Preview, preview
 from retrier.store.recovery import begin_recovery, end_recovery
-from retrier.store.selections import CHUNK, find_chunk, known_by_now, last_number
+from retrier.store.selections import (
+    CHUNK,
+    find_chunk,
+    known_by_now,
+    last_number,
+    take_cut_off,
+)
 from retrier.store.views import delete_view, save_view
 
 
@@ -84,12 +99,30 @@ class Archives:
         self._emit = emit
         self._at_once = at_once
         self._notices = notices
+        self.guard = Guard(db)
+
+    def of(self, access: Access) -> "Archives":
+        """Return the same for somebody with these rights."""
+        bound = copy(self)
+        bound.guard = Guard(self._db, access)
+        return bound
+
+    def plan(self, act: Act, selection: Selection, at: datetime, *more: str) -> PlannedAct:
+        """Count what an act would do to these messages, and plan it (`plan_act`)."""
+        selection, _ = self.guard.narrow(selection)
+        return plan_act(self._db, act, selection, at, *more)
 
     def ask(self, request: ArchiveRequest) -> AskedArchive:
         """Do it or write it down; the same request under the same key gives the same operation.
 
-        Raises KeyReused.
+        Raises KeyReused, NotAllowed.
         """
+        self.guard.must(_RIGHTS[request.act])
+        selection, foreign = self.guard.narrow(request.selection)
+        asked = self._ask(replace(request, selection=selection))
+        return replace(asked, not_yours=len(foreign))
+
+    def _ask(self, request: ArchiveRequest) -> AskedArchive:
         with recording(self._emit):
             asked = ask_archive(self._db, request, self._at_once)
         if not asked.repeated:
@@ -105,6 +138,7 @@ class Archives:
 
         Raises KeyReused.
         """
+        self.guard.must(Right.ARCHIVE)
         found = find_archive_operation(self._db, operation_id)
         if found is None:
             return UndoRefusal.UNKNOWN
@@ -119,8 +153,10 @@ class Archives:
         """Declare one message dead; return why it is left as it is, or None.
 
         `reason` is a built-in one, by which it is found until its retry fails. Raises
-        DatabaseUnavailable.
+        NotAllowed, DatabaseUnavailable.
         """
+        self.guard.must(Right.DECLARE_DEAD)
+        self.guard.must_own_message(unique_id)
         with recording(self._emit):
             refusal = declare_dead(
                 self._db, unique_id, why=why, who=who, reason=reason, notices=self._notices()
@@ -139,15 +175,25 @@ class Archives:
             self._wake()
 
 
+_RIGHTS = {
+    Act.ARCHIVE: Right.ARCHIVE,
+    Act.UNARCHIVE: Right.ARCHIVE,
+    Act.RESOLVE: Right.RESOLVE,
+    Act.RELEASE: Right.RESOLVE,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Comments:
     """Takes requests about comments. A comment changes nothing of messages: nobody is woken."""
 
     db: Database
     emit: Emit
+    guard: Guard
 
     def write(self, group_id: str, written: str, who: str) -> CommentRefusal | None:
         """Comment on a group, in place of an earlier comment; return why not, or None."""
+        self._must(group_id)
         text = read_comment(written)
         if isinstance(text, CommentRefusal):
             return text
@@ -156,8 +202,13 @@ class Comments:
 
     def delete(self, group_id: str, who: str) -> CommentRefusal | None:
         """Delete the comment of a group; return why not, or None: also if it had no comment."""
+        self._must(group_id)
         with recording(self.emit):
             return delete_comment(self.db, group_id, who)
+
+    def _must(self, group_id: str) -> None:
+        self.guard.must(Right.COMMENT)
+        self.guard.must_own_some(Selection(group=group_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +217,13 @@ class Views:
 
     db: Database
     emit: Emit
+    guard: Guard
 
     def save(
         self, name: str, page: str, query: str, who: str, version: int | None = None
     ) -> SavedView | ViewRefusal:
         """Save a view, in place of that with this version if one is named; return it, or why not."""
+        self.guard.must(Right.SAVE_VIEW)
         view = read_view(name, page, query)
         if isinstance(view, ViewRefusal):
             return view
@@ -179,6 +232,7 @@ class Views:
 
     def delete(self, name: str, who: str) -> bool:
         """Delete a view; say whether there was one."""
+        self.guard.must(Right.SAVE_VIEW)
         with recording(self.emit):
             return delete_view(self.db, name, who)
 
@@ -199,6 +253,7 @@ class Gateway:
 
     `own_queues` are the error queues and the staging queue: no redirect may lead to them.
     `imports` handles requests about failed imports, `archives` those to archive, unarchive, resolve.
+    Every request may raise NotAllowed.
     """
 
     def __init__(
@@ -217,8 +272,40 @@ class Gateway:
         self._emit = emit
         self.imports = imports
         self.archives = archives or Archives(db, wake, emit)
-        self.comments = Comments(db, emit)
-        self.views = Views(db, emit)
+        self.guard = Guard(db)
+
+    def of(self, access: Access) -> "Gateway":
+        """Return the gateway of somebody with these rights."""
+        bound = copy(self)
+        bound.imports = self.imports.of(access)
+        bound.archives = self.archives.of(access)
+        bound.guard = Guard(self._db, access)
+        return bound
+
+    @property
+    def comments(self) -> Comments:
+        """What handles requests about comments."""
+        return Comments(self._db, self._emit, self.guard)
+
+    @property
+    def views(self) -> Views:
+        """What handles requests about saved views."""
+        return Views(self._db, self._emit, self.guard)
+
+    def plan(self, request: RetryRequest, codec: PropertyCodec) -> Preview:
+        """Count what a retry would do as things are; nothing is changed."""
+        selection, foreign = self.guard.narrow(request.selection)
+        if request.terms.destination is not None:
+            self.guard.must_own(request.terms.destination)
+        narrowed = replace(request, selection=selection)
+        found = preview(self._db, narrowed, take_cut_off(self._db), codec)
+        if not foreign:
+            return found
+        return replace(
+            found,
+            skipped={**found.skipped, NOT_YOURS: len(foreign)},
+            reasons={**found.reasons, **dict.fromkeys(foreign, NOT_YOURS)},
+        )
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
@@ -226,8 +313,12 @@ class Gateway:
         The same request under the same idempotency key gives the same operation again. A crash
         before the wake-up costs time, not the request. Raises KeyReused.
         """
+        request, foreign = self._allowed(request, Right.RETRY)
         with recording(self._emit):
             created = create_operation(self._db, request)
+        if foreign:
+            skipped = {**created.skipped, **dict.fromkeys(foreign, NOT_YOURS)}
+            created = replace(created, skipped=skipped)
         self._emit_asked(created)
         self._wake()
         return created
@@ -243,6 +334,9 @@ class Gateway:
         an idempotency key that is known, the first operation is returned and nothing is done.
         Raises KeyReused.
         """
+        request, _ = self._allowed(request, Right.RETRY)
+        if selection is not None:
+            selection, _ = self.guard.narrow(selection)
         made: list[CreatedOperation] = []
         selection = None if selection is None else known_by_now(self._db, selection)
         for ids in self._chunks(request, selection):
@@ -267,6 +361,8 @@ class Gateway:
 
         Raises KeyReused.
         """
+        request, _ = self._allowed(request, Right.REVIVE)
+        self.guard.must_own_message(unique_id)
         with recording(self._emit):
             created = revive(self._db, request, unique_id)
         if isinstance(created, ActRefusal):
@@ -280,6 +376,8 @@ class Gateway:
 
         False if there was nothing to see.
         """
+        self.guard.must(Right.ACKNOWLEDGE)
+        self.guard.must_own_some(Selection(group=group_id))
         with recording(self._emit):
             seen = operation_requests.acknowledge_group(self._db, group_id, who)
         with recording(self._emit):
@@ -291,6 +389,8 @@ class Gateway:
 
         False if there was nothing to see.
         """
+        self.guard.must(Right.ACKNOWLEDGE)
+        self.guard.must_own_operation(operation_id)
         with recording(self._emit):
             return operation_requests.acknowledge_operation(self._db, operation_id, who)
 
@@ -301,6 +401,8 @@ class Gateway:
 
         An order that is carried out already changes nothing.
         """
+        self.guard.must(Right.STEER)
+        self.guard.must_own_operation(operation_id)
         with recording(self._emit):
             steered = steer_operation(self._db, operation_id, orders, who)
         if isinstance(steered, Steered) and steered.changed:
@@ -320,6 +422,8 @@ class Gateway:
 
         With `counted`, failure numbers of a plan, only of what has one of these.
         """
+        self.guard.must(Right.RELEASE)
+        self.guard.must_own(stream.queue)
         with recording(self._emit):
             done = streams.release_stream(self._db, stream, ids, who, counted)
         if isinstance(done, Released) and done.ids:
@@ -337,6 +441,8 @@ class Gateway:
         why: str | None,
     ) -> HandedBreaker:
         """Open or close a breaker by hand, then wake the processor."""
+        self.guard.must(Right.SET_BREAKER)
+        self._must_own_breaker(key)
         with recording(self._emit):
             done = set_breaker(self._db, key, state, lasts=lasts, who=who, why=why)
         words = why_waiting(done.breaker, done.at) or why_closed(done.breaker, f"{who} says so")
@@ -346,16 +452,22 @@ class Gateway:
 
     def begin_recovery(self, since: datetime, who: str) -> Recovery | RecoveryRefusal:
         """Begin a recovery after a restore: nothing is presumed."""
+        self.guard.must(Right.RECOVER)
+        self.guard.must_own_all()
         with recording(self._emit):
             return begin_recovery(self._db, since, who)
 
     def end_recovery(self, who: str) -> bool:
         """End the recovery; False if none is under way."""
+        self.guard.must(Right.RECOVER)
+        self.guard.must_own_all()
         with recording(self._emit):
             return end_recovery(self._db, who)
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; return None, or why it is refused."""
+        self.guard.must(Right.REDIRECT)
+        self.guard.must_own(from_queue, to_queue)
         with recording(self._emit):
             return redirects.create_redirect(
                 self._db, from_queue, to_queue, own_queues=self._own_queues, who=who
@@ -363,6 +475,8 @@ class Gateway:
 
     def change_redirect(self, redirect_id: str, to_queue: str, who: str) -> str | None:
         """Change where a redirect leads; None, or why it is refused."""
+        self._must_own_redirect(redirect_id)
+        self.guard.must_own(to_queue)
         with recording(self._emit):
             return redirects.change_redirect(
                 self._db, redirect_id, to_queue, own_queues=self._own_queues, who=who
@@ -370,8 +484,29 @@ class Gateway:
 
     def delete_redirect(self, redirect_id: str, who: str) -> None:
         """Delete a redirect if it exists."""
+        self._must_own_redirect(redirect_id)
         with recording(self._emit):
             redirects.delete_redirect(self._db, redirect_id, who=who)
+
+    def _allowed(self, request: RetryRequest, right: Right) -> tuple[RetryRequest, Sequence[str]]:
+        """Return what of a request is allowed, and the ids of messages that are left out of it."""
+        self.guard.must(right)
+        if request.terms.destination is not None:
+            self.guard.must_own(request.terms.destination)
+        selection, foreign = self.guard.narrow(request.selection)
+        return replace(request, selection=selection), foreign
+
+    def _must_own_breaker(self, key: BreakerKey) -> None:
+        if key.per is Per.DESTINATION:
+            self.guard.must_own(key.name)
+        else:
+            self.guard.must_own_all()
+
+    def _must_own_redirect(self, redirect_id: str) -> None:
+        self.guard.must(Right.REDIRECT)
+        for each in redirects.list_redirects(self._db):
+            if each.redirect_id == redirect_id:
+                self.guard.must_own(each.from_queue, each.to_queue)
 
     def _emit_asked(self, created: CreatedOperation) -> None:
         if not created.repeated:

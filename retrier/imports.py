@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from retrier.domain.access import OPEN, Access, Right
 from retrier.domain.copies import as_it_came, why_not_sendable
 from retrier.domain.failed_imports import (
     REFUSED,
@@ -26,6 +27,7 @@ from retrier.events.service import (
     RequestReceived,
     RequestRecorded,
 )
+from retrier.guard import Guard
 from retrier.policy.policy_set import WAITING, Judge
 from retrier.store.engine.database import Database
 from retrier.store.import_acts import (
@@ -111,6 +113,23 @@ class FailedImports:
     forward_to: str | None = None
     judge: Judge = WAITING
     keep_transient: bool = False
+    access: Access = OPEN
+
+    def of(self, access: Access) -> "FailedImports":
+        """Return the same for somebody with these rights."""
+        return replace(self, access=access)
+
+    @property
+    def guard(self) -> Guard:
+        """What holds requests to the rights of who asks."""
+        return Guard(self.db, self.access)
+
+    def _must(self, import_id: str, to: str | None = None) -> None:
+        """Raise NotAllowed unless this import may be acted on, and may go to that queue."""
+        self.guard.must(Right.IMPORT)
+        if to is not None:
+            self.guard.must_own(to)
+        self.guard.must_own_import(import_id)
 
     def going_to(self, destination: str | None) -> "FailedImports | WrongQueue":
         """Return the same, reading each as if its error queue had that destination; None: as it is.
@@ -119,12 +138,14 @@ class FailedImports:
         """
         if destination is None:
             return self
+        self.guard.must_own(destination)
         reason = self._why_not(destination)
         read = partial(self.read, destination=destination)
         return replace(self, read=read) if reason is None else WrongQueue(reason)
 
     def read_again(self, import_id: str, who: str) -> ReadAgain:
         """Read one again."""
+        self._must(import_id)
         if not is_guid(import_id):
             return ReadAgain.refusing(ImportRefusal.UNKNOWN)
         return self._read_again([canonical(import_id)], who)
@@ -137,6 +158,11 @@ class FailedImports:
         With `counted_to` also what came after the preview that counted up to there. In transactions
         of at most 500. After a crash the same request reads the rest.
         """
+        self.guard.must(Right.IMPORT)
+        if error_queue is None:
+            self.guard.must_own_all()
+        else:
+            self.guard.must_own(error_queue)
         total, wanted = ReadAgain(), ImportSelection(error_queue=error_queue, counted_to=counted_to)
         for import_ids in self._find_chunks(wanted):
             total = total.add(self._read_again(import_ids, who))
@@ -154,6 +180,7 @@ class FailedImports:
         crash in between leaves it in doubt. Raises BrokerUnavailable when nothing was sent, and
         DatabaseUnavailable, after which it may be in doubt.
         """
+        self._must(import_id, to)
         reason = self._why_not(to)
         if reason is not None:
             return WrongQueue(reason)
@@ -170,6 +197,7 @@ class FailedImports:
 
     def delete(self, import_id: str, who: str) -> ImportRefusal | None:
         """Delete one; None, or why it may not be."""
+        self._must(import_id)
         if not is_guid(import_id):
             return ImportRefusal.UNKNOWN
         with recording(self.emit):

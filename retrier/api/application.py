@@ -37,12 +37,16 @@ from retrier.api.parts import ApiParts, take_place
 from retrier.api.shapes import Problem
 from retrier.api.shapes.messages import FAILED_MESSAGE, GROUP
 from retrier.api.shapes.operations import ASKED, OPERATION
+from retrier.http.access import find_access
 
 WATCHING = (service.watching,)
 """Routes of every process, whatever its roles."""
 
 FOLLOWING = (events.following,)
 """Routes that do not end: each has a place of its own (`LiveFeed`)."""
+
+ANONYMOUS = (configuration.authentication,)
+"""Routes that say how to log in: whoever has not yet asks them."""
 
 WORKING = (
     message_views.router,
@@ -277,12 +281,15 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     add_handlers(api)
     for router in WATCHING:
         api.include_router(router)
+    known = Depends(find_access)
     for router in FOLLOWING if whole else ():
+        api.include_router(router, dependencies=[known, Depends(refuse_strays)])
+    for router in ANONYMOUS if whole else ():
         api.include_router(router, dependencies=[Depends(refuse_strays)])
     for router in WORKING if whole else ():
         # Scope "function" frees the place before the answer is sent: a slow client holds none.
         place = Depends(take_place, scope="function")
-        clear = [Depends(refuse_strays), Depends(refuse_members_that_stand_twice)]
+        clear = [known, Depends(refuse_strays), Depends(refuse_members_that_stand_twice)]
         api.include_router(router, dependencies=[*clear, place], responses={503: _BUSY})
     return api
 

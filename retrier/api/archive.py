@@ -55,7 +55,6 @@ from retrier.store.archive_lists import (
     find_archive_operation,
     find_refused,
     list_archive_operations,
-    plan_act,
 )
 from retrier.store.groups import find_title
 from retrier.store.message_details import find_listed
@@ -319,7 +318,9 @@ def preview_archive_operation(body: ArchiveBody, parts: Parts) -> Answer[shapes.
 
 
 def _look(parts: ApiParts, act: Act, selection: Selection) -> shapes.ArchivePreview:
-    return archive_preview(plan_act(parts.db, act, selection, time_before(parts.db, timedelta(0))))
+    return archive_preview(
+        parts.gateway.archives.plan(act, selection, time_before(parts.db, timedelta(0)))
+    )
 
 
 @operations_router.get("/archive_operations")

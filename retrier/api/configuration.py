@@ -64,7 +64,11 @@ def get_remotes(request: Request) -> Answer[list[OnlyId]]:
     return answer(request, [])
 
 
-@router.get("/authentication/configuration")
+authentication = Routes(prefix="/api", tags=["configuration"])
+"""How to log in, which whoever has not yet asks."""
+
+
+@authentication.get("/authentication/configuration")
 def get_authentication(request: Request) -> Answer[shapes.Authentication]:
     """Say how clients log in: they do not."""
     shown: shapes.Authentication = {

@@ -2,6 +2,7 @@
 
 from base64 import b64encode
 from codecs import getincrementaldecoder
+from dataclasses import replace
 from hashlib import sha256
 from typing import Annotated, assert_never
 
@@ -194,7 +195,11 @@ def get_import(
 ) -> Answer[shapes.ImportDetails] | Refusal:
     """Return one failed import: reason, headers and properties as far as they can be read, bytes."""
     found = find_import(parts.db, import_id, parts.codec)
-    return _unknown(parts, import_id) if found is None else answer(request, details(found))
+    if found is None:
+        return _unknown(parts, import_id)
+    if not parts.shows_content:
+        found = replace(found, headers=parts.headers(found.headers), raw=b"", body=b"")
+    return answer(request, details(found))
 
 
 @router.get("/{import_id}/body")

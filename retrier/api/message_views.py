@@ -31,11 +31,11 @@ _SEARCHED = {SEARCHED: "ids, queue, endpoint, message type, exception, reason"}
 """What a search looks into: neither headers nor bodies."""
 
 
-def shown_view(shown: MessageView, instance: str) -> shapes.MessageView:
+def shown_view(shown: MessageView, parts: ApiParts) -> shapes.MessageView:
     """Show a message. The times it took are not known of what failed, and are zero."""
     message, facts = shown.message, shown.message.facts
     unique_id = message.unique_message_id
-    headers = header_texts(shown.texts.headers)
+    headers = header_texts(parts.headers(shown.texts.headers))
     view: shapes.MessageView = {
         "id": unique_id,
         "message_id": message.message_id or unique_id,
@@ -55,7 +55,7 @@ def shown_view(shown: MessageView, instance: str) -> shapes.MessageView:
         "message_intent": facts.intent,
         "body_url": f"/messages/{unique_id}/body",
         "body_size": shown.body_size,
-        "instance_id": instance,
+        "instance_id": parts.configured.instance,
     }
     return present(view)
 
@@ -174,5 +174,5 @@ def _answer(
     page: PageRequest,
     more: dict[str, str] | None = None,
 ) -> Answer[list[shapes.MessageView]]:
-    items = [shown_view(each, parts.configured.instance) for each in found.items]
+    items = [shown_view(each, parts) for each in found.items]
     return answer(request, items, page_headers(request, page, found.total) | (more or {}))

@@ -378,6 +378,7 @@ def get_error(
     found = find_message(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(parts, failed_message_id)
+    found = replace(found, headers=parts.headers(found.headers))
     reasons = find_waits(parts.db, failed_message_id)
     return answer(request, details(found, describe_reasons(reasons)))
 

@@ -21,6 +21,7 @@ from retrier.api.origins import preflight, telling
 from retrier.domain.hosts import Hosts, Origin, Proxies, parse_host, parse_origin
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
+from retrier.http.access import PEER
 from retrier.http.problems import WrongField
 
 _LONGEST_SHOWN = 100
@@ -156,10 +157,6 @@ def _authority(origin: str) -> str | None:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
-
-
-PEER = "retrier.peer"
-"""The member of a scope with the address that the connection came from, whoever its client was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

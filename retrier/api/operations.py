@@ -63,9 +63,8 @@ from retrier.store.operation_lists import (
     list_operations,
 )
 from retrier.store.pending import time_before
-from retrier.store.previews import AGES, DEAD, OLDEST, By, Preview, PreviewLine, plan_of, preview
+from retrier.store.previews import AGES, DEAD, OLDEST, By, Preview, PreviewLine, plan_of
 from retrier.store.processor_work import LeaseState, ProcessorState, find_processor
-from retrier.store.selections import take_cut_off
 
 
 def processor(found: ProcessorState, here: tuple[bool, str] | None) -> shapes.Processor:
@@ -446,8 +445,7 @@ def _name(parts: ApiParts, selection: Selection) -> str:
 
 
 def _look(request: RetryRequest, parts: ApiParts) -> shapes.OperationPreview:
-    cut_off = take_cut_off(parts.db)
-    found = preview(parts.db, request, cut_off, parts.codec)
+    found = parts.gateway.plan(request, parts.codec)
     destination = request.terms.destination
     seen = parts.look_at(destinations(found, destination))
     return shown_preview(found, plan_of(request, found).token, destination, seen)

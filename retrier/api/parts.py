@@ -10,6 +10,8 @@ from fastapi import Depends, Request
 
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import Callers
+from retrier.domain.access import Access
+from retrier.http.access import find_access
 from retrier.http.cache import AnswerCache
 from retrier.http.parts import FaceParts, refuse_policies
 from retrier.policy.policy_set import PolicySet
@@ -64,9 +66,10 @@ class ApiParts(FaceParts):
         return await to_thread.run_sync(look, limiter=self._watchers)
 
 
-async def _of(request: Request) -> ApiParts:
+async def _of(request: Request, access: Annotated[Access, Depends(find_access)]) -> ApiParts:
+    """Return the parts of a request: no handler gets any before it is known who asks."""
     parts: ApiParts = request.app.state.parts
-    return parts
+    return parts.of(access)
 
 
 Parts = Annotated[ApiParts, Depends(_of)]

@@ -17,7 +17,6 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import OF_ANOTHER, as_counted, hash_subject
 from retrier.http.problems import WrongField
-from retrier.store.archive_lists import plan_act
 from retrier.store.pending import time_before
 from retrier.store.recovery import Recovering, get_recovery, list_recovering
 
@@ -118,7 +117,7 @@ def preview_retry_recovered(body: ResendRequest, parts: Parts) -> Answer[Archive
 
 def _look(parts: ApiParts, found: Recovery, queue: str | None) -> ArchivePreview:
     now, chosen = time_before(parts.db, timedelta(0)), recovered_retries(found, queue)
-    return archive_preview(plan_act(parts.db, Act.RELEASE, chosen, now, *_times(found)))
+    return archive_preview(parts.gateway.archives.plan(Act.RELEASE, chosen, now, *_times(found)))
 
 
 def _times(found: Recovery) -> tuple[str, str]:

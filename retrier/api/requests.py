@@ -497,7 +497,7 @@ def _context(
         raise HTTPException(400, f"Idempotency-Key has at most {LONGEST_KEY} characters.")
     return RequestContext(
         gateway=parts.gateway,
-        requested_by=asked_by(request),
+        requested_by=asked_by(request, parts.access),
         idempotency_key=idempotency_key or None,
     )
 

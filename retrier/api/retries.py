@@ -32,7 +32,6 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import Selection
 from retrier.domain.times import DURATION_PATTERN
-from retrier.store.archive_lists import plan_act
 from retrier.store.groups import find_title
 from retrier.store.pending import Waiting, list_pending, time_before
 
@@ -190,7 +189,7 @@ def preview_resolve_all_pending(body: PendingFilter, parts: Parts) -> Answer[Arc
 
 def _look_at_pending(body: PendingFilter, parts: ApiParts, act: Act) -> ArchivePreview:
     at = time_before(parts.db, _NOW)
-    return archive_preview(plan_act(parts.db, act, body.select(at), at, body.age))
+    return archive_preview(parts.gateway.archives.plan(act, body.select(at), at, body.age))
 
 
 @pending.post("/retry/all", status_code=202)

@@ -16,13 +16,14 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
-from retrier.api.middleware import PEER, RequestMiddleware
+from retrier.api.middleware import RequestMiddleware
 from retrier.api.parts import Configured
 from retrier.app.parts import ANSWER_LIMIT, Parts, make_callers, make_gateway
 from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
+from retrier.http.access import PEER, Gate
 from retrier.http.parts import AT_WORK
 from retrier.settings import Role, Settings, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
@@ -74,6 +75,7 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         reads=api.reads,
         acts=api.acts,
         look_at=api.look_at,
+        gate=api.gate,
         version=api.version,
         instance=parts.settings.instance,
         error_queues=parts.error_queues,
@@ -278,11 +280,20 @@ def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | N
         policies=lambda: parts.policies.in_force,
         read_policies=partial(read_policies, own_queues=name_settings_queues(parts.settings)),
         session_id=parts.session_id,
+        gate=make_gate(parts),
         configured=_configured(parts.settings),
         callers=make_callers(parts.settings.api),
     )
     api = create_api(api_parts, whole=page is not None)
     return api if page is None else Faces(api, make_page(parts, api_parts, page))
+
+
+def make_gate(parts: Parts) -> Gate:
+    """Return what finds out who asks, with database connections of its own."""
+    access = parts.settings.access
+    if access is None:
+        return Gate()
+    return Gate(parts.db.apart(AT_WORK, ANSWER_LIMIT), access.rules, clock=parts.clock)
 
 
 def _configured(settings: Settings) -> Configured:

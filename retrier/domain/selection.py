@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from retrier.domain.access import QueuePatterns
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.parameters import nearest
@@ -43,7 +44,8 @@ class Selection:
     because it failed there: no operation and no redirect had named another one.
 
     `counted_to` and `passed_over` are those of a plan: what came to match under a higher number
-    was not counted, nor were the messages with these failure numbers.
+    was not counted, nor were the messages with these failure numbers. `within` are patterns of the
+    queues to which who asks has a right: what failed elsewhere is not selected.
     """
 
     ids: tuple[str, ...] | None = None
@@ -77,6 +79,7 @@ class Selection:
     sent_to: str | None = None
     counted_to: int | None = None
     passed_over: tuple[int, ...] = ()
+    within: QueuePatterns | None = None
 
 
 OF_PLACE = ("host", "process", "node")
@@ -109,14 +112,18 @@ def chosen_parts(selection: Selection) -> Mapping[str, str | int]:
     return {name: _as_json(value) for name, value in parts.items() if value is not None}
 
 
-BOUNDS = ("counted_to", "passed_over")
-"""The parts that a plan adds to a selection: stored with it, and no condition of a person."""
+BOUNDS = ("counted_to", "passed_over", "within")
+"""What plans and rights add to a selection: stored with it, and no condition of a person."""
 
 
-def bounds_of(selection: Selection) -> Mapping[str, int | list[int]]:
-    """Return what a plan has added to a selection, as JSON values; empty without a plan."""
-    counted = {} if selection.counted_to is None else {"counted_to": selection.counted_to}
-    return counted | ({"passed_over": list(selection.passed_over)} if selection.passed_over else {})
+def bounds_of(selection: Selection) -> Mapping[str, object]:
+    """Return what a plan and rights have added to a selection, as JSON values; empty without."""
+    bounds = {
+        "counted_to": selection.counted_to,
+        "passed_over": list(selection.passed_over) or None,
+        "within": None if selection.within is None else list(selection.within),
+    }
+    return {name: value for name, value in bounds.items() if value is not None}
 
 
 def _as_json(value: str | int | datetime) -> str | int:

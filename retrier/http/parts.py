@@ -3,17 +3,20 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
+from typing import Self
 
 from fastapi import Request
 
+from retrier.domain.access import HIDDEN, OPEN, Access, How, Right
 from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError
 from retrier.gateway import Gateway
+from retrier.http.access import Gate
 from retrier.http.problems import later
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
@@ -42,10 +45,18 @@ def name_of(request: Request, otherwise: str = "") -> str:
     return name[:LONGEST_NAME].strip() or NOBODY
 
 
-def asked_by(request: Request, otherwise: str = "") -> str:
-    """Return who asks and from where, as it is shown with what is asked for."""
+def asked_by(request: Request, access: Access, otherwise: str = "") -> str:
+    """Return who asks and from where, as it is shown with what is asked for.
+
+    Who is logged in, or has a token, is named; what they call themselves stands only beside it:
+    `ci (token deploy, 10.0.0.7)`.
+    """
     address = request.client.host if request.client else "unknown address"
-    return f"{name_of(request, otherwise)} ({address})"
+    called = name_of(request, otherwise)
+    if access.how is How.OPEN:
+        return f"{called} ({address})"
+    known = f"token {access.name}" if access.how is How.TOKEN else access.name
+    return f"{known} ({address})" if called == NOBODY else f"{called} ({known}, {address})"
 
 
 AT_WORK = 8
@@ -180,7 +191,7 @@ class FaceParts:
     each part of this process whether it works, and a reason. `look_at` looks for queues. `policies`
     returns the set in force; one simulation of others runs at a time (`simulating`). `reads` and
     `acts` bound how many requests are at work. `session_id` is what this process is called in the
-    lease.
+    lease. `gate` finds out who asks; `access` is who does.
     """
 
     db: Database
@@ -194,6 +205,23 @@ class FaceParts:
     reads: Places = field(default_factory=Places)
     acts: Places = field(default_factory=Places)
     simulating: Lock = field(default_factory=Lock)
+    gate: Gate = field(default_factory=Gate)
+    access: Access = OPEN
+
+    def of(self, access: Access) -> Self:
+        """Return the same for a request of somebody with these rights."""
+        if access is OPEN:
+            return self
+        return replace(self, access=access, gateway=self.gateway.of(access))
+
+    @property
+    def shows_content(self) -> bool:
+        """Whether who asks may read bodies and the values of headers."""
+        return self.access.may(Right.READ_CONTENT)
+
+    def headers(self, told: Mapping[str, object]) -> Mapping[str, object]:
+        """Return headers of a message, without their values if who asks may not read them."""
+        return told if self.shows_content else dict.fromkeys(told, HIDDEN)
 
     def places_for(self, method: str) -> Places:
         """Return the places of a kind of requests: reads cannot block acts, nor acts reads."""

@@ -16,6 +16,7 @@ from retrier.errors import (
     DatabaseUnavailable,
     DataRefused,
     KeyReused,
+    NotAllowed,
     TablesMissing,
 )
 
@@ -82,7 +83,14 @@ def add_handlers(face: FastAPI, show: Callable[[Request, Problem], Response]) ->
     def answer(request: Request, error: Exception) -> Response:
         return show(request, _explain(error, request.app.state.parts.db.place))
 
-    kinds = (HTTPException, DatabaseUnavailable, BrokerUnavailable, DataRefused, KeyReused)
+    kinds = (
+        HTTPException,
+        DatabaseUnavailable,
+        BrokerUnavailable,
+        DataRefused,
+        KeyReused,
+        NotAllowed,
+    )
     for kind in (*kinds, Exception):
         face.add_exception_handler(kind, answer)
 
@@ -99,6 +107,8 @@ def _explain(error: Exception, place: str) -> Problem:
         case DataRefused():
             detail = "The database takes no such value: a text is too long or no valid text."
             return Problem(status=400, detail=detail)
+        case NotAllowed():
+            return Problem(status=403, detail=str(error))
         case KeyReused():
             return Problem(status=422, detail=str(error), advice=_OTHER_KEY)
         case _:

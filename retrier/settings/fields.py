@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from retrier.domain.headers import why_not_dropped
-from retrier.domain.hosts import is_loopback, parse_host, parse_network, parse_origin
+from retrier.domain.hosts import parse_host, parse_network, parse_origin
 from retrier.domain.parameters import nearest
 from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.transport.transports import TRANSPORTS
@@ -332,12 +332,10 @@ def _check_host_and_port(url: str) -> None:
         )
 
 
-def _check_loopback(host: str) -> str:
-    if is_loopback(host):
+def _check_listening_host(host: str) -> str:
+    if parse_host(f"[{host}]" if ":" in host else host) is not None:
         return host
-    raise ValueError(
-        "must be a loopback address (127.0.0.0/8, ::1, localhost) because the API asks for no token"
-    )
+    raise ValueError("must be an address of this machine, such as 127.0.0.1, 0.0.0.0 or ::")
 
 
 def _check_allowed_host(host: str) -> str:
@@ -373,7 +371,7 @@ BrokerUrls = Annotated[
     Field(repr=False),
 ]
 DatabaseUrl = Annotated[str, AfterValidator(_check_database_url), Field(repr=False)]
-LoopbackHost = Annotated[str, AfterValidator(_check_loopback)]
+ListeningHost = Annotated[str, AfterValidator(_check_listening_host)]
 AllowedHost = Annotated[str, AfterValidator(_check_allowed_host)]
 AllowedOrigin = Annotated[str, AfterValidator(_check_allowed_origin)]
 TrustedProxy = Annotated[str, AfterValidator(_check_trusted_proxy)]

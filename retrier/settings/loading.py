@@ -10,10 +10,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from retrier.errors import ConfigurationError
+from retrier.settings.access import list_access_fields
 from retrier.settings.dialects import list_dialect_fields
 from retrier.settings.environment import apply_knobs, apply_policy_knobs
 from retrier.settings.fields import KeyPath, Section, redact
 from retrier.settings.model import (
+    ApiTls,
     BrokerTls,
     ErrorQueue,
     SettingPath,
@@ -188,12 +190,12 @@ def _fields_at(place: SettingPath) -> list[str]:
             return list(BreakerSettings.model_fields)
         case ("ingestion", "dialects", *rest):
             return list_dialect_fields(rest)
-        case ("policies", *rest):
-            return list_policy_fields(rest)
+        case (("access" | "policies") as part, *rest):
+            return list_access_fields(rest) if part == "access" else list_policy_fields(rest)
         case (str(section),):
             return list(type(getattr(Settings(), section)).model_fields)
-        case ("broker", "tls"):
-            return list(BrokerTls.model_fields)
+        case (("broker" | "api") as part, "tls"):
+            return list((BrokerTls if part == "broker" else ApiTls).model_fields)
         case _:
             return list(ErrorQueue.model_fields)
 
@@ -264,6 +266,7 @@ _LISTS: frozenset[KeyPath] = frozenset(
         ("api", "allowed_hosts"),
         ("api", "allowed_origins"),
         ("api", "trusted_proxies"),
+        ("access", "tokens"),
     }
 )
 
@@ -298,7 +301,7 @@ def _path(name: str) -> KeyPath:
 def _read_value(path: KeyPath, text: str) -> object:
     if path in _LISTS:
         return _read_list(text)
-    return _read_policies(text) if path == ("policies",) else text
+    return _read_policies(text) if path in (("policies",), ("access",)) else text
 
 
 def _read_policies(text: str) -> object:

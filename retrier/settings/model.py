@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.retention import RetentionTimes
 from retrier.private_files import NOT_ASKED, is_encrypted
+from retrier.settings.access import AccessSection, find_access_clashes
 from retrier.settings.dialects import DialectSection, find_dialect_clashes
 from retrier.settings.fields import (
     AllowedHost,
@@ -25,7 +26,7 @@ from retrier.settings.fields import (
     DurationOrOff,
     HeaderName,
     KeptAlike,
-    LoopbackHost,
+    ListeningHost,
     OptionalQueue,
     QueueName,
     Section,
@@ -72,8 +73,40 @@ class BrokerTls(BaseModel):
     verify: bool = True
 
 
+class ApiTls(BaseModel):
+    """The certificate of the API, and its key; with empty names it speaks plain HTTP."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    certificate: File = ""
+    key: File = ""
+
+
+def _find_api_tls_clashes(tree: Mapping[str, object]) -> Iterator[SettingProblem]:
+    match tree:
+        case {"api": {"tls": dict(tls)}}:
+            pass
+        case _:
+            return
+    files = {name: str(tls[name]) for name in ("certificate", "key") if tls.get(name)}
+    if not files or not all(Path(each).is_file() for each in files.values()):
+        return
+    if "certificate" not in files:
+        yield ("api", "tls", "key"), "needs the certificate that it belongs to"
+    elif is_encrypted(files.get("key", files["certificate"])):
+        yield ("api", "tls", "key"), f"{NOT_ASKED}: name a file with the key as it is"
+    else:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
+                files["certificate"], files.get("key")
+            )
+        except OSError as error:
+            yield ("api", "tls", "certificate"), f"cannot be used with its key ({_first(error)})"
+
+
 def find_tls_clashes(tree: Mapping[str, object]) -> Iterator[SettingProblem]:
     """Find what does not go together in `broker.tls`; reads values that are not checked yet."""
+    yield from _find_api_tls_clashes(tree)
     match tree:
         case {"broker": {"tls": dict(tls), **broker}}:
             yield from _find_clashes(tls, broker.get("url"))
@@ -164,6 +197,7 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
     """
     yield from find_tls_clashes(tree)
     yield from find_dialect_clashes(tree)
+    yield from find_access_clashes(tree)
     queues = _list_queues(tree)
     names = [each.get("queue") for each in queues]
     staging = staging_queue(str(instance))
@@ -278,11 +312,14 @@ class Processor(Section):
 class Api(Section):
     """Where the HTTP API listens (port 0: any free port), and who may ask it."""
 
-    host: LoopbackHost = "127.0.0.1"
+    host: ListeningHost = "127.0.0.1"
     port: Annotated[Count, between(0, 65535)] = 33333
     allowed_hosts: tuple[AllowedHost, ...] = ()
     allowed_origins: tuple[AllowedOrigin, ...] = ()
     trusted_proxies: tuple[TrustedProxy, ...] = ()
+    tls: ApiTls = ApiTls()
+    health_port: Annotated[Count, between(0, 65535)] | None = None
+    """The port of health and metrics, where nothing else is answered; None: they are on `port`."""
 
 
 class Retention(Section):
@@ -328,6 +365,8 @@ class Settings(Section):
     api: Api = Api()
     retention: Retention = Retention()
     log: Log = Log()
+    access: AccessSection | None = None
+    """Who is let in; None: whoever reaches the address, which is one of this machine then."""
     breakers: BreakersSection = None
     """The breaker of all that no policy has one for; None: it has none."""
     policies: PoliciesSection | None = None

@@ -253,10 +253,14 @@ def retry_pending(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedArchive:
-    """The operation of a request; `repeated` when its idempotency key was known already."""
+    """The operation of a request; `repeated` when its idempotency key was known already.
+
+    `not_yours` counts named messages that were left out, as who asks has no right to their queues.
+    """
 
     operation: ArchiveOperation
     repeated: bool
+    not_yours: int = 0
 
 
 def ask_archive(db: Database, request: ArchiveRequest, at_once: int = AT_ONCE) -> AskedArchive:

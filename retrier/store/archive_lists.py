@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Select, case, func, select
 
+from retrier.domain.access import NOT_YOURS
 from retrier.domain.archive_operation import (
     AT_ONCE,
     Act,
@@ -298,6 +299,11 @@ def preview_archive(tx: Transaction, act: Act, selection: Selection) -> ArchiveP
     if unknown:
         counted[ActRefusal.UNKNOWN] = unknown - sum(counted.values())
     because = {str(why): number for why, number in counted.items() if why is not None and number}
+    if selection.within is not None and selection.ids is None:
+        every, _ = _of(tx, act, replace(selection, within=None))
+        elsewhere = select(func.count()).select_from(failed_messages).where(*every)
+        foreign = int(tx.execute(elsewhere).scalar_one()) - sum(counted.values())
+        because |= {NOT_YOURS: foreign} if foreign else {}
     return ArchivePreview(total=counted[None], skipped_because=because)
 
 

@@ -419,7 +419,8 @@ def _list_archives(tx: Transaction, *more: Condition) -> Sequence[tuple[str, Arc
 def _is_whole(each: ArchiveOperation, group: str) -> bool:
     """Say whether it was asked for by the group and nothing else; bounds are those of a preview."""
     whole = {"group": group, **bounds_of(each.selection)}
-    return is_guid(group) and parts_to_store(each.selection) == whole
+    is_narrowed = each.selection.within is not None
+    return is_guid(group) and not is_narrowed and parts_to_store(each.selection) == whole
 
 
 def _is_shown(tx: Transaction) -> Condition:

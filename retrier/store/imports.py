@@ -295,6 +295,16 @@ def plan_imports(db: Database, act: str, error_queue: str | None) -> Plan:
 
 
 @reading
+def find_error_queue(tx: Transaction, import_id: str) -> str | None:
+    """Return the error queue on which an import was found, None of an unknown one.
+
+    Raises DatabaseUnavailable.
+    """
+    row = _find(tx, import_id, _LISTED)
+    return None if row is None else str(row.error_queue)
+
+
+@reading
 def find_send(tx: Transaction, import_id: str) -> FoundSend | None:
     """Return the stamp of an import, or None if there is no such import.
 

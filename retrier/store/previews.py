@@ -6,7 +6,7 @@ rows.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
@@ -25,11 +25,13 @@ from sqlalchemy import (
     exists,
     func,
     literal_column,
+    not_,
     null,
     select,
     union_all,
 )
 
+from retrier.domain.access import NOT_YOURS, QueuePatterns
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.dialects.dialect import LOST_NEXT, NOT_KNOWN
 from retrier.domain.failed_message import FailedMessageStatus
@@ -58,7 +60,7 @@ from retrier.store.schema import (
     failure_groups,
     message_redirects,
 )
-from retrier.store.selections import Condition, conditions_looked_up, may_be_retried
+from retrier.store.selections import Condition, conditions_looked_up, is_within, may_be_retried
 
 messages = failed_messages.c
 claims = failed_message_retries.c
@@ -261,6 +263,7 @@ def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: Propert
         CLAIMED: _count(tx, [*retryable, _is_claimed()]),
         ISSUED: _count(tx, [messages.status == FailedMessageStatus.RETRY_ISSUED, *matching]),
         DEAD: dead,
+        NOT_YOURS: _count_foreign(tx, selection, selection.within, cut_off),
     }
     last = cut_off if limit is None else _find_last(tx, chosen, limit) or cut_off
     return Preview(
@@ -328,6 +331,18 @@ def _count_unresolved(
     query = select(func.count(), retryable).select_from(failed_messages).where(unresolved, *up_to)
     every, found = tx.execute(query).one()
     return int(found), int(every - found)
+
+
+def _count_foreign(
+    tx: Transaction, selection: Selection, own: QueuePatterns | None, cut_off: int
+) -> int:
+    """Count what may be retried of a selection, but not by who asks: it failed on other queues."""
+    if own is None:
+        return 0
+    every = replace(selection, within=None)
+    retryable = [*conditions_looked_up(tx, every), *may_be_retried(every)]
+    elsewhere = messages.cause_id.in_(select(causes.c.cause_id).where(not_(is_within(own))))
+    return _count(tx, [messages.failure_seq <= cut_off, *retryable, elsewhere])
 
 
 def _count(tx: Transaction, found: Sequence[Condition]) -> int:

@@ -22,6 +22,7 @@ from sqlalchemy import (
     select,
 )
 
+from retrier.domain.access import QueuePatterns
 from retrier.domain.failed_message import GIVEN_UP, Disposition, FailedMessageStatus, RetryEnd
 from retrier.domain.failure_texts import fold
 from retrier.domain.identity import canonical, is_guid
@@ -35,7 +36,7 @@ from retrier.domain.selection import (
 )
 from retrier.policy.reasons import GATEWAY_CODES, HANDLER_EXCEPTION, find_named
 from retrier.store.engine.database import Database, reading, writing
-from retrier.store.engine.sql_dialect import NumberSource, SqlDialect, contains
+from retrier.store.engine.sql_dialect import NumberSource, SqlDialect, contains, like_pattern
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
     cause_groups,
@@ -146,6 +147,7 @@ def from_json(parts: Mapping[str, object]) -> Selection:
     """Return the selection of an operation's row; `ids` is empty, as they have their own rows."""
     disposition, least = parts.get("disposition"), parts.get("attempts_at_least")
     counted_to, passed_over = parts.get("counted_to"), parts.get("passed_over")
+    within = parts.get("within")
     return Selection(
         ids=() if "ids" in parts else None,
         group=_text(parts.get("group")),
@@ -168,6 +170,7 @@ def from_json(parts: Mapping[str, object]) -> Selection:
         attempts_at_least=None if least is None else int(str(least)),
         counted_to=None if counted_to is None else int(str(counted_to)),
         passed_over=tuple(passed_over) if isinstance(passed_over, list) else (),
+        within=tuple(within) if isinstance(within, list) else None,
     )
 
 
@@ -317,6 +320,8 @@ def _causes_of(selection: Selection) -> Select[tuple[int]] | None:
     alike = [column == value for column, value in parts if value is not None]
     if selection.endpoint is not None:
         alike.append(is_shown_at(selection.endpoint))
+    if selection.within is not None:
+        alike.append(is_within(selection.within))
     if selection.group is None:
         return select(causes.c.cause_id).where(*alike) if alike else None
     in_group = _causes_in(selection.group)
@@ -333,6 +338,34 @@ def is_shown_at(endpoint: str) -> Condition:
     """
     of_queue = causes.c.queue == endpoint
     return or_(causes.c.endpoint == endpoint, causes.c.endpoint.is_(None) & of_queue)
+
+
+def is_within(patterns: QueuePatterns) -> Condition:
+    """Return the condition that failures of a cause were on a queue of these patterns."""
+    return or_(false(), *(like_pattern(causes.c.queue, each) for each in patterns))
+
+
+@reading
+def has_any(tx: Transaction, selection: Selection) -> bool:
+    """Say whether any message matches. Raises DatabaseUnavailable."""
+    query = select(messages.number).where(*conditions(selection)).limit(1)
+    return tx.execute(query).first() is not None
+
+
+@reading
+def find_queues(tx: Transaction, ids: Sequence[str]) -> Mapping[str, str]:
+    """Return the queue on which each of these messages failed last, by the id given.
+
+    An id that no message has is left out. Raises DatabaseUnavailable.
+    """
+    wanted = {each: canonical(each) for each in ids if is_guid(each)}
+    query = (
+        select(messages.unique_message_id, causes.c.queue)
+        .join_from(failed_messages, causes, causes.c.cause_id == messages.cause_id)
+        .where(tx.sql.member(messages.unique_message_id, sorted({*wanted.values()})))
+    )
+    found = {row.unique_message_id: row.queue for row in tx.execute(query)} if wanted else {}
+    return {each: found[key] for each, key in wanted.items() if key in found}
 
 
 def _causes_in(group: str) -> Select[tuple[int]]:

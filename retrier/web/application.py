@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
 from retrier.http import problems
+from retrier.http.access import find_access
 from retrier.http.parts import READING
 from retrier.http.problems import RETRY_AFTER, Problem
 from retrier.store.message_lists import Order, PageRequest, list_messages
@@ -129,9 +130,6 @@ def _misshapen(request: Request, error: Exception) -> Response:
     return _show_problem(request, Problem(status=400, detail=detail))
 
 
-FREE = (static_router, live_values.router)
-"""Routes that do not use the database; those of `live_values` do not end."""
-
 WORKING = (
     overview.router,
     groups.router,
@@ -165,12 +163,13 @@ def create_page(parts: PageParts) -> FastAPI:
     )
     page.state.parts = parts
     add_handlers(page)
-    for router in FREE:
-        page.include_router(router)
+    page.include_router(static_router)
+    known = Depends(find_access)
+    page.include_router(live_values.router, dependencies=[known])
     # A form is read before the place is taken, and scope "function" frees it before the answer is
     # sent: a slow client holds none.
     place = Depends(_take_place, scope="function")
-    first = [Depends(refuse_repeated), Depends(read_form), place]
+    first = [known, Depends(refuse_repeated), Depends(read_form), place]
     for router in (*WORKING, *(each.router for each in parts.additions)):
         page.include_router(router, dependencies=first)
     return page

@@ -18,7 +18,6 @@ from retrier.store.archive_lists import (
     find_archivers,
     find_refused,
     list_archive_operations,
-    plan_act,
 )
 from retrier.store.event_log import EventFilter, list_newest_events
 from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
@@ -262,7 +261,7 @@ def get_archived(request: Request, parts: Parts, query: ArchivedFilter) -> Respo
 def preview_unarchive(request: Request, parts: Parts, query: ArchivedFilter) -> Response:
     """Say how many messages would be unarchived."""
     now = time_before(parts.db, timedelta(0))
-    planned = plan_act(parts.db, Act.UNARCHIVE, query.select(), now)
+    planned = parts.gateway.archives.plan(Act.UNARCHIVE, query.select(), now)
     form = unarchive_form(query, planned.preview, {"plan": planned.plan.token})
     return show(request, "confirm.html", current=PATH, form=form)
 

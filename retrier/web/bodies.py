@@ -12,6 +12,7 @@ from enum import StrEnum
 from itertools import chain
 from xml.parsers import expat
 
+from retrier.domain.access import HIDDEN
 from retrier.domain.wire import PACKED, unpack
 
 SHOWN = 64 * 1024
@@ -100,6 +101,11 @@ def show_body(beginning: bytes, size: int, form: str = "", packed: str = "") -> 
     much = len(content) if unpacked.is_all else len(content) + 1
     shown = _show_plain(content[:SHOWN], much, form)
     return replace(shown, is_unpacked=True, note=unpacked.note)
+
+
+def hide_body(size: int) -> ShownBody:
+    """Return what stands in place of a body for who may not read it."""
+    return ShownBody(kind=BodyKind.TEXT, text=HIDDEN, size=size, shown=size)
 
 
 def _show_plain(beginning: bytes, size: int, form: str) -> ShownBody:

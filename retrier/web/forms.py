@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from fastapi import Depends, HTTPException, Request
 
+from retrier.domain.access import Access
 from retrier.domain.archive_operation import Act, ArchiveRequest
 from retrier.domain.headers import why_not_dropped
 from retrier.domain.retry_operation import (
@@ -34,6 +35,7 @@ from retrier.domain.text import clean
 from retrier.domain.times import NoTime, read_duration
 from retrier.gateway import AskedAgain
 from retrier.http import parts
+from retrier.http.access import find_access
 from retrier.http.parts import LONGEST_KEY, one_line
 from retrier.web.parts import PageParts
 
@@ -263,14 +265,19 @@ async def read_form(request: Request) -> bytes:
     return bytes(content)
 
 
-def _form(request: Request, content: Annotated[bytes, Depends(read_form)]) -> Form:
+def _form(
+    request: Request,
+    content: Annotated[bytes, Depends(read_form)],
+    access: Annotated[Access, Depends(find_access)],
+) -> Form:
     # No coroutine: so it is decoded in a thread, and health is answered meanwhile.
     try:
         text = content.decode()
         fields = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
         raise HTTPException(400, "The form cannot be read.") from None
-    return Form(fields=fields, requested_by=parts.asked_by(request, _written_name(request)))
+    who = parts.asked_by(request, access, _written_name(request))
+    return Form(fields=fields, requested_by=who)
 
 
 SentForm = Annotated[Form, Depends(_form)]

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, assert_never
 
@@ -27,7 +27,7 @@ from retrier.store.imports import (
 )
 from retrier.store.message_history import find_former_import
 from retrier.store.message_lists import PageRequest
-from retrier.web.bodies import show_body
+from retrier.web.bodies import hide_body, show_body
 from retrier.web.forms import Form, SentForm, local
 from retrier.web.page import HEADERS, IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
@@ -347,6 +347,8 @@ def get_import(request: Request, import_id: str, parts: Parts) -> Response:
     found = find_import(parts.db, import_id, parts.codec)
     if found is None:
         raise _unknown(parts, import_id)
+    if not parts.shows_content:
+        found = replace(found, headers=parts.headers(found.headers), raw=b"", body=b"")
     send_of, headers = find_send(parts.db, import_id), _pairs(found.headers)
     raw_size = found.listed.properties_size
     return show(
@@ -359,7 +361,9 @@ def get_import(request: Request, import_id: str, parts: Parts) -> Response:
         properties=_pairs(found.fields),
         body=show_body(
             found.body, found.listed.body_size, packed=packed_as(found.fields, found.headers)
-        ),
+        )
+        if parts.shows_content
+        else hide_body(found.listed.body_size),
         raw=show_body(found.raw, raw_size, "hex") if found.unreadable else None,
         only_confirms=send_of is not None and send_of.only_confirms,
     )

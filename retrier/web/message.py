@@ -46,6 +46,7 @@ from retrier.web.bodies import (
     SHOWN,
     BodyKind,
     bytes_after,
+    hide_body,
     show_body,
     show_bytes,
 )
@@ -399,10 +400,11 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
         size=LINES,
         page="history",
     )
-    beginning = find_beginning(parts.db, unique_id, SHOWN)
-    body = show_body(
-        beginning, found.body_size, query.body, packed_as(found.properties, found.headers)
-    )
+    body = hide_body(found.body_size)
+    if parts.shows_content:
+        beginning = find_beginning(parts.db, unique_id, SHOWN)
+        packed = packed_as(found.properties, found.headers)
+        body = show_body(beginning, found.body_size, query.body, packed)
     goes_on = body.kind is BodyKind.BYTES and not body.is_unpacked
     reasons, place = find_waits(parts.db, unique_id), find_place(parts.db, unique_id)
     compared = _compared(found, query.compare)
@@ -426,7 +428,7 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
         stream_link="" if place is None else link_of_place(place),
         attempts=list(_attempts(found, listing, compared)),
         changed=_compare(found, compared),
-        headers=list(_headers(found.headers)),
+        headers=list(_headers(parts.headers(found.headers))),
         headers_left_out=max(0, len(found.headers) - MOST_HEADERS),
         body=body,
         bytes_left=bytes_after(body.shown, body.size) if goes_on else 0,

@@ -14,7 +14,6 @@ from retrier.domain.outcomes import OUTCOME_WORDS
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.http.filters import FilterQuery
-from retrier.store.archive_lists import plan_act
 from retrier.store.comments import find_comments
 from retrier.store.message_details import find_beginnings
 from retrier.store.message_lists import ListedMessage, Order, PageRequest, Sort, list_messages
@@ -161,7 +160,7 @@ def get_messages(
         values=query.values | _values(order),
     )
     shown = [each.unique_message_id for each in found.items]
-    beginnings = find_beginnings(parts.db, shown, LOOKED_AT)
+    beginnings = find_beginnings(parts.db, shown, LOOKED_AT) if parts.shows_content else {}
     title, group_id = group_title(parts, query.group), canonical(query.group)
     comments = {} if title is None else find_comments(parts.db, [group_id])
     return show(
@@ -264,7 +263,7 @@ def act_on_selected(act: Act, parts: Parts, form: SentForm) -> Response:
 
 def _ask_again(parts: PageParts, selected: Selected, back: str) -> QuestionForm:
     chosen, at = selected.selection, time_before(parts.db, timedelta(0))
-    planned = plan_act(parts.db, Act.RELEASE, chosen, at)
+    planned = parts.gateway.archives.plan(Act.RELEASE, chosen, at)
     count = len(chosen.ids) if chosen.ids is not None else planned.preview.total
     words = plural(count, "message")
     return QuestionForm(

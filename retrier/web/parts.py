@@ -6,6 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
+from retrier.domain.access import Access
+from retrier.http.access import find_access
 from retrier.http.parts import FaceParts, refuse_policies
 from retrier.policy.policy_set import PolicySet
 from retrier.web.counts import PageCounts
@@ -111,9 +113,10 @@ class PageParts(FaceParts):
     read_policies: Callable[[str], PolicySet] = refuse_policies
 
 
-async def _of(request: Request) -> PageParts:
+async def _of(request: Request, access: Annotated[Access, Depends(find_access)]) -> PageParts:
+    """Return the parts of a request: no handler gets any before it is known who asks."""
     parts: PageParts = request.app.state.parts
-    return parts
+    return parts.of(access)
 
 
 Parts = Annotated[PageParts, Depends(_of)]

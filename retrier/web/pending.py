@@ -12,7 +12,7 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryTerms, hash_subject
 from retrier.domain.selection import Selection
-from retrier.store.archive_lists import PlannedAct, plan_act
+from retrier.store.archive_lists import PlannedAct
 from retrier.store.message_lists import PageRequest
 from retrier.store.pending import (
     Waiting,
@@ -283,7 +283,7 @@ def _ask(
     if pending is None:
         return see_other(f"{back}{'&' if '?' in back else '?'}done=nothing")
     at = pending.at or time_before(parts.db, _AT_ONCE)
-    planned = plan_act(parts.db, act, pending.selection, at, pending.older)
+    planned = parts.gateway.archives.plan(act, pending.selection, at, pending.older)
     destinations: Sequence[tuple[str, int]] = ()
     if act is Act.RELEASE:
         destinations = count_next_destinations(parts.db, planned.selection, MOST_DESTINATIONS)

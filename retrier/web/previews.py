@@ -9,10 +9,8 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import RetryRequest, type_of
 from retrier.domain.selection import Selection
 from retrier.http.parts import warnings_of
-from retrier.store.archive_lists import plan_act
 from retrier.store.pending import time_before
-from retrier.store.previews import By, plan_of, preview
-from retrier.store.selections import take_cut_off
+from retrier.store.previews import By, plan_of
 from retrier.web.filters import Selected
 from retrier.web.forms import QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
@@ -36,11 +34,11 @@ def show_preview(
     `what` names the selection, and so do the hidden `fields`, for the service. The plan bounds the
     retry: nothing is sent that was not counted here. With `asks_where`, it can be sent elsewhere.
     """
-    parts: PageParts = request.app.state.parts
+    parts: PageParts = request.app.state.parts.of(request.state.access)
     previewed = RetryRequest(
         retry_type=type_of(selection), selection=selection, originator=what, requested_by=""
     )
-    found = preview(parts.db, previewed, take_cut_off(parts.db), parts.codec)
+    found = parts.gateway.plan(previewed, parts.codec)
     lines = found.lines(By.DESTINATION)
     sight = parts.look_at(found.destinations)
     return show(
@@ -75,7 +73,9 @@ def ask_before(
     parts: PageParts, act: Act, selected: Selected, back: str, post_to: str = ""
 ) -> QuestionForm:
     """Return the question before an act; its plan bounds the act to what was counted here."""
-    planned = plan_act(parts.db, act, selected.selection, time_before(parts.db, timedelta(0)))
+    planned = parts.gateway.archives.plan(
+        act, selected.selection, time_before(parts.db, timedelta(0))
+    )
     count = planned.preview.total
     name = f"{ACTS[act]} {plural(count, 'message')}" if count else ""
     return QuestionForm(

@@ -46,6 +46,14 @@ class contains(GenericFunction[bool]):  # noqa: N801 - used as a function
     name = "retrier_contains"
 
 
+class like_pattern(GenericFunction[bool]):  # noqa: N801 - used as a function
+    """Whether the whole text is like a pattern: `*` stands for any characters, and case counts."""
+
+    type = Boolean()
+    inherit_cache = True
+    name = "retrier_like_pattern"
+
+
 class holds_bytes(GenericFunction[bool]):  # noqa: N801 - used as a function
     """Whether the first binary value has the second one in it."""
 
@@ -76,6 +84,23 @@ def _look(element: contains, compiler: SQLCompiler, **options: Any) -> str:
     for wildcard in "[*?":
         wanted = f"replace({wanted}, '{wildcard}', '[{wildcard}]')"
     return f"({text} GLOB '*' || {wanted} || '*')"
+
+
+@compiles(like_pattern, "postgresql")
+def _like(element: like_pattern, compiler: SQLCompiler, **options: Any) -> str:
+    """Use LIKE, whose own wildcards are taken back. A percent sign stands twice for the driver."""
+    text, wanted = (compiler.process(each, **options) for each in element.clauses)
+    for wildcard in ("^", "%%", "_"):
+        wanted = f"replace({wanted}, '{wildcard}', '^{wildcard}')"
+    return f"({text} LIKE replace({wanted}, '*', '%%') ESCAPE '^')"
+
+
+@compiles(like_pattern)
+def _glob(element: like_pattern, compiler: SQLCompiler, **options: Any) -> str:
+    text, wanted = (compiler.process(each, **options) for each in element.clauses)
+    for wildcard in "[?":
+        wanted = f"replace({wanted}, '{wildcard}', '[{wildcard}]')"
+    return f"({text} GLOB {wanted})"
 
 
 @compiles(holds_bytes, "postgresql")

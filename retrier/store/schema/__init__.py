@@ -1,5 +1,11 @@
 """The tables. Their names, columns and states are public: operators query them."""
 
+from retrier.store.schema.access import (
+    access_tokens,
+    approvals,
+    browser_sessions,
+    login_attempts,
+)
 from retrier.store.schema.messages import (
     SCHEDULED,
     SETTLED,
@@ -54,11 +60,14 @@ __all__ = [
     "SETTLED",
     "STRICT",
     "VIEWS",
+    "access_tokens",
+    "approvals",
     "archive_operation_messages",
     "archive_operations",
     "attempt_number",
     "breaker_counts",
     "breakers",
+    "browser_sessions",
     "cause_groups",
     "causes",
     "counters",
@@ -74,6 +83,7 @@ __all__ = [
     "group_comments",
     "installation",
     "ledger",
+    "login_attempts",
     "message_number",
     "message_redirects",
     "message_texts",

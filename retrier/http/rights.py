@@ -1,0 +1,151 @@
+"""Which right each route of both faces takes: one table, which nobody else decides beside.
+
+What only reads takes `read`, and what is not listed and does not only read takes the role of an
+administrator: a route that is forgotten here is closed, and a test says so.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from fastapi import Request
+
+from retrier.domain.access import NEEDED, AccessRole, Right
+
+_READING = frozenset({"GET", "HEAD"})
+
+_OF_API: Mapping[Right, tuple[str, ...]] = {
+    Right.READ: (
+        "archive.preview_archive_operation",
+        "imports.preview_retry_imports",
+        "messages.find_message_ids",
+        "operations.look_ahead",
+        "recovery.preview_retry_recovered",
+        "retries.preview_retry_all_pending",
+        "retries.preview_resolve_all_pending",
+        "streams.preview_release",
+    ),
+    Right.READ_CONTENT: ("imports.get_import_body", "messages.get_body"),
+    Right.RETRY: (
+        "operations.ask",
+        "recovery.retry_recovered",
+        "retries.retry_all",
+        "retries.retry_all_pending",
+        "retries.retry_endpoint",
+        "retries.retry_group",
+        "retries.retry_message",
+        "retries.retry_messages",
+        "retries.retry_pending_messages",
+        "retries.retry_pending_of_queue",
+        "retries.retry_queue",
+    ),
+    Right.ARCHIVE: (
+        "archive.archive_group",
+        "archive.archive_message",
+        "archive.archive_messages",
+        "archive.create_archive_operation",
+        "archive.unarchive_group",
+        "archive.unarchive_messages",
+        "archive.unarchive_range",
+        "archive.undo_archive_operation",
+    ),
+    Right.RESOLVE: (
+        "retries.resolve_all_pending",
+        "retries.resolve_messages",
+        "retries.resolve_queue",
+    ),
+    Right.DECLARE_DEAD: ("archive.declare_message_dead",),
+    Right.REVIVE: ("archive.revive_message",),
+    Right.RELEASE: ("streams.release",),
+    Right.STEER: ("operations.cancel_operation", "operations.change_operation"),
+    Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
+    Right.ACKNOWLEDGE: ("groups.acknowledge_group",),
+    Right.SAVE_VIEW: ("views.delete_view", "views.put_view"),
+    Right.EDIT: ("edits.edit_message",),
+    Right.REDIRECT: (
+        "redirects.change_redirect",
+        "redirects.create_redirect",
+        "redirects.delete_redirect",
+    ),
+    Right.IMPORT: (
+        "imports.delete_import",
+        "imports.retry_import",
+        "imports.retry_imports",
+        "imports.send_import",
+    ),
+    Right.SET_BREAKER: ("breakers.close_breaker", "breakers.open_breaker"),
+    Right.RECOVER: ("recovery.begin_recovery", "recovery.end_recovery"),
+    Right.SIMULATE: ("policies.simulate",),
+}
+
+_OF_PAGE: Mapping[Right, tuple[str, ...]] = {
+    Right.READ: ("page.set_name",),
+    Right.READ_CONTENT: (
+        "imports.get_import_body",
+        "message.download_body",
+        "message.get_more_bytes",
+    ),
+    Right.RETRY: (
+        "groups.retry",
+        "message.retry",
+        "message.retry_again",
+        "messages.retry",
+        "messages.retry_again",
+        "pending.retry_again",
+        "previews.retry",
+    ),
+    Right.ARCHIVE: (
+        "archives.unarchive",
+        "archives.undo",
+        "groups.archive",
+        "message.answer",
+        "messages.act_on_selected",
+    ),
+    Right.RESOLVE: ("pending.resolve",),
+    Right.DECLARE_DEAD: ("message.declare_dead",),
+    Right.REVIVE: ("message.revive",),
+    Right.RELEASE: ("streams.release",),
+    Right.STEER: (
+        "operations.cancel",
+        "operations.pause",
+        "operations.resume",
+        "operations.set_rate",
+    ),
+    Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
+    Right.ACKNOWLEDGE: ("groups.dismiss", "operations.acknowledge"),
+    Right.SAVE_VIEW: ("views.delete", "views.save_view"),
+    Right.REDIRECT: (
+        "redirects.change_redirect",
+        "redirects.create_redirect",
+        "redirects.delete_redirect",
+    ),
+    Right.IMPORT: ("imports.do",),
+    Right.SET_BREAKER: ("breakers.close_breaker", "breakers.open_breaker"),
+    Right.RECOVER: ("pending.end_recovery",),
+    Right.SIMULATE: ("policies.simulate",),
+}
+
+RIGHTS: Mapping[str, Right] = MappingProxyType(
+    {
+        f"retrier.{face}.{route}": right
+        for face, table in (("api", _OF_API), ("web", _OF_PAGE))
+        for right, routes in table.items()
+        for route in routes
+    }
+)
+"""The right by module and function of a route."""
+
+_CLOSED = next(right for right, role in NEEDED.items() if role is AccessRole.ADMIN)
+
+
+def route_name(endpoint: object) -> str:
+    """Return how the table calls a route: by its function."""
+    return f"{getattr(endpoint, '__module__', '')}.{getattr(endpoint, '__name__', '')}"
+
+
+def right_of(request: Request) -> Right:
+    """Return the right that the route of a request takes."""
+    route = request.scope.get("route")
+    known = RIGHTS.get(route_name(getattr(route, "endpoint", None)))
+    if known is not None:
+        return known
+    return Right.READ if request.method in _READING else _CLOSED

@@ -1,0 +1,151 @@
+"""Who is logged in with a browser (`browser_sessions`), and log-ins under way (`login_attempts`)."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, insert, select, update
+
+from retrier.domain.access import Access, AccessRole, How, QueuePatterns, hash_secret
+from retrier.store import event_log
+from retrier.store.engine.database import reading, writing
+from retrier.store.engine.transaction import Transaction
+from retrier.store.event_log import Entry
+from retrier.store.schema import browser_sessions, login_attempts
+
+sessions = browser_sessions.c
+attempts = login_attempts.c
+
+LONGEST_SESSION = timedelta(hours=12)
+LONGEST_IDLENESS = timedelta(hours=1)
+LONGEST_LOGIN = timedelta(minutes=10)
+"""Between the way to the provider and the way back."""
+_NOTED_EVERY = timedelta(minutes=1)
+"""How exactly it is kept when a session was used last: not each request writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Who has logged in: the provider's unchanging name of them, and the one that is shown."""
+
+    subject: str
+    name: str
+    role: AccessRole
+    queues: QueuePatterns | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginAttempt:
+    """What a log-in needs when it comes back from the provider."""
+
+    nonce: str
+    verifier: str
+    back: str
+
+
+@writing
+def begin_session(tx: Transaction, secret: str, person: Person, replaces: str | None) -> None:
+    """Begin a session under a new secret; the one that the browser had before ends.
+
+    Raises DatabaseUnavailable.
+    """
+    _sweep(tx)
+    if replaces is not None:
+        tx.execute(delete(browser_sessions).where(sessions.sha256 == hash_secret(replaces)))
+    values: dict[str, object] = {
+        "sha256": hash_secret(secret),
+        "name": person.name,
+        "subject": person.subject,
+        "role": person.role,
+        "created_at": tx.now,
+        "seen_at": tx.now,
+    }
+    if person.queues is not None:
+        values["queues"] = list(person.queues)
+    tx.execute(insert(browser_sessions).values(**values))
+    text = f"{person.name} logged in: role {person.role}"
+    event_log.append(tx, [Entry(kind="logged_in", text=text, who=person.name)])
+
+
+@reading
+def find_session(tx: Transaction, sha256: str) -> tuple[Access, datetime] | None:
+    """Return who has this session, and when it was used last; None if it is over.
+
+    Raises DatabaseUnavailable.
+    """
+    row = tx.execute(select(browser_sessions).where(sessions.sha256 == sha256)).one_or_none()
+    if row is None or _is_over(tx.now, row.created_at, row.seen_at):
+        return None
+    access = Access(
+        name=row.name,
+        how=How.OIDC,
+        role=AccessRole(row.role),
+        queues=None if row.queues is None else tuple(row.queues),
+        session=sha256,
+    )
+    return access, row.seen_at
+
+
+@writing
+def note_use(tx: Transaction, sha256: str) -> None:
+    """Note that a session is used now, if that was not noted within the last minute.
+
+    Raises DatabaseUnavailable.
+    """
+    due = sessions.seen_at < tx.now - _NOTED_EVERY
+    tx.execute(
+        update(browser_sessions).where(sessions.sha256 == sha256, due).values(seen_at=tx.now)
+    )
+
+
+@writing
+def end_session(tx: Transaction, sha256: str, *, everywhere: bool) -> None:
+    """End a session, or all sessions of its person. Raises DatabaseUnavailable."""
+    row = tx.execute(select(browser_sessions).where(sessions.sha256 == sha256)).one_or_none()
+    if row is None:
+        return
+    which = sessions.subject == row.subject if everywhere else sessions.sha256 == sha256
+    ended = tx.execute(delete(browser_sessions).where(which)).rowcount
+    text = f"{row.name} logged out" + (f" everywhere: {ended} sessions" if everywhere else "")
+    event_log.append(tx, [Entry(kind="logged_out", text=text, who=row.name)])
+
+
+@writing
+def begin_login(tx: Transaction, state: str, attempt: LoginAttempt) -> None:
+    """Keep what a log-in needs when it comes back. Raises DatabaseUnavailable."""
+    _sweep(tx)
+    tx.execute(
+        insert(login_attempts).values(
+            sha256=hash_secret(state),
+            nonce=attempt.nonce,
+            verifier=attempt.verifier,
+            back=attempt.back,
+            created_at=tx.now,
+        )
+    )
+
+
+@writing
+def take_login(tx: Transaction, state: str) -> LoginAttempt | None:
+    """Return what was kept under a state, once; None if there is nothing, or it took too long.
+
+    Raises DatabaseUnavailable.
+    """
+    taken = delete(login_attempts).where(attempts.sha256 == hash_secret(state))
+    row = tx.execute(taken.returning(login_attempts)).one_or_none()
+    if row is None or row.created_at < tx.now - LONGEST_LOGIN:
+        return None
+    return LoginAttempt(nonce=row.nonce, verifier=row.verifier, back=row.back)
+
+
+def _is_over(now: datetime, created_at: datetime, seen_at: datetime) -> bool:
+    return created_at < now - LONGEST_SESSION or seen_at < now - LONGEST_IDLENESS
+
+
+def _sweep(tx: Transaction) -> None:
+    """Delete what is over: here, as it is rarely done, and before more is added."""
+    now = tx.now
+    over = (sessions.created_at < now - LONGEST_SESSION) | (
+        sessions.seen_at < now - LONGEST_IDLENESS
+    )
+    tx.execute(delete(browser_sessions).where(over))
+    tx.execute(delete(login_attempts).where(attempts.created_at < now - LONGEST_LOGIN))
