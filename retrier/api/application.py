@@ -28,6 +28,7 @@ from retrier.api import (
     retries,
     service,
     streams,
+    tokens,
     views,
 )
 from retrier.api.answers import add_handlers
@@ -72,6 +73,7 @@ WORKING = (
     policies.router,
     streams.router,
     views.router,
+    tokens.router,
     configuration.router,
     edits.router,
     platform.router,
@@ -122,6 +124,7 @@ _CONFLICTS = frozenset(
         ("patch", "/api/operations/{operation_id}"),
         ("delete", "/api/operations/{operation_id}"),
         ("post", "/api/redirects"),
+        ("post", "/api/tokens"),
         ("put", "/api/redirects/{redirect_id}"),
         ("put", "/api/views/{name}"),
     }
@@ -139,6 +142,7 @@ _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
             "description": "Server-sent events: the answer does not end",
             "content": {"text/event-stream": {"schema": _TEXT}},
         },
+        ("/api/tokens", "post", "201"): {"description": "The token is made"},
         ("/metrics", "get", "200"): {
             "description": "In Prometheus' text format, or as OpenMetrics",
             "content": {"text/plain": {"schema": _TEXT}, "*/*": {}},

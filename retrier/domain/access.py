@@ -200,6 +200,26 @@ def hash_secret(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
+LONGEST_TOKEN_NAME = 100
+"""Characters."""
+_TOKEN_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_TOKEN_NAME}}}")
+NO_TOKEN_NAME = (
+    f"a token has a name of 1 to {LONGEST_TOKEN_NAME} letters, digits, dots, dashes and underscores"
+)
+_LONGEST_PATTERN = 255
+NO_PATTERN = f"a queue is a name, or a pattern with *, of 1 to {_LONGEST_PATTERN} bytes"
+
+
+def is_token_name(name: str) -> bool:
+    """Say whether a token may be called so."""
+    return _TOKEN_NAME.fullmatch(name) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Say whether a text names queues: it is their name, or a pattern of it."""
+    return 1 <= len(text.encode(errors="replace")) <= _LONGEST_PATTERN and "\0" not in text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessToken:
     """A token as it is kept: never the token itself. `queues` None is all; `expires` None is never."""

@@ -73,6 +73,7 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
         "imports.send_import",
     ),
     Right.SET_BREAKER: ("breakers.close_breaker", "breakers.open_breaker"),
+    Right.TOKEN: ("tokens.create_token", "tokens.get_tokens", "tokens.revoke_token"),
     Right.RECOVER: ("recovery.begin_recovery", "recovery.end_recovery"),
     Right.SIMULATE: ("policies.simulate",),
 }
@@ -120,6 +121,12 @@ _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
     ),
     Right.IMPORT: ("imports.do",),
     Right.SET_BREAKER: ("breakers.close_breaker", "breakers.open_breaker"),
+    Right.TOKEN: (
+        "tokens.ask_revoke",
+        "tokens.create_token",
+        "tokens.get_tokens",
+        "tokens.revoke_token",
+    ),
     Right.RECOVER: ("pending.end_recovery",),
     Right.SIMULATE: ("policies.simulate",),
 }

@@ -11,12 +11,16 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from retrier.domain.access import (
+    NO_PATTERN,
+    NO_TOKEN_NAME,
     AccessRole,
     AccessRules,
     AccessToken,
     ProxyRules,
     QueuePatterns,
+    is_pattern,
     is_token,
+    is_token_name,
 )
 from retrier.domain.hosts import Network, Proxies, is_loopback, parse_network
 from retrier.settings.fields import (
@@ -32,19 +36,13 @@ from retrier.settings.fields import (
 SettingPath = tuple[int | str, ...]
 Clash = tuple[SettingPath, str]
 
-LONGEST_NAME = 100
-"""Characters of a token's name."""
-_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_LONGEST_PATTERN = 255
 
 
 def check_token_name(name: str) -> str:
     """Return the name if a token can have it. Raises ValueError."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"must be 1 to {LONGEST_NAME} letters, digits, dots, dashes and underscores"
-        )
+    if not is_token_name(name):
+        raise ValueError(f"must be another one: {NO_TOKEN_NAME}")
     return name
 
 
@@ -60,8 +58,8 @@ def _check_sha256(text: str) -> str:
 
 
 def _check_pattern(pattern: str) -> str:
-    if not 1 <= len(pattern.encode(errors="replace")) <= _LONGEST_PATTERN:
-        raise ValueError("must be the name of a queue, or a pattern of it with *")
+    if not is_pattern(pattern):
+        raise ValueError(f"must be another one: {NO_PATTERN}")
     return pattern
 
 

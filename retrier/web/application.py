@@ -32,6 +32,7 @@ from retrier.web import (
     redirects,
     search,
     streams,
+    tokens,
     views,
 )
 from retrier.web.counts import PageCounts
@@ -149,6 +150,7 @@ WORKING = (
     breakers.router,
     streams.router,
     views.router,
+    tokens.router,
     previews.router,
     search.router,
     person_router,

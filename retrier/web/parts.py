@@ -69,6 +69,9 @@ MENUS = (
 )
 """What waits, for a person or for something else; what happened; what is set, and how it goes."""
 
+ACCESS_LINKS = (NavigationLink(path="/tokens", name="Tokens"),)
+"""Pages that say nothing as long as nobody is asked who they are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addition:
