@@ -72,4 +72,12 @@ async def _of(request: Request, access: Annotated[Access, Depends(find_access)])
     return parts.of(access)
 
 
+async def _of_nobody(request: Request) -> ApiParts:
+    parts: ApiParts = request.app.state.parts
+    return parts
+
+
+UnaskedParts = Annotated[ApiParts, Depends(_of_nobody)]
+"""The parts for routes that answer everybody, whoever it is: health and metrics."""
+
 Parts = Annotated[ApiParts, Depends(_of)]

@@ -7,7 +7,7 @@ from typing import TypeVar
 from fastapi import Request, Response
 
 from retrier.api.answers import HEADERS, Answer, Routes, answer, encode
-from retrier.api.parts import Parts
+from retrier.api.parts import Parts, UnaskedParts
 from retrier.api.shapes import service as shapes
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.store.figures import Ledger, read_ledger
@@ -58,7 +58,7 @@ async def get_health() -> Answer[shapes.Health]:
 
 @watching.head("/health/ready")
 @watching.get("/health/ready")
-async def get_readiness(parts: Parts) -> Answer[shapes.Readiness]:
+async def get_readiness(parts: UnaskedParts) -> Answer[shapes.Readiness]:
     """Answer 200 if every part works, else 503, with the reason of each part."""
     health = await parts.watch(parts.health)
     ready = all(ok for ok, _ in health.values())
@@ -76,7 +76,7 @@ def _report(content: T, status: int) -> Answer[T]:
 
 @watching.head("/metrics", response_class=Response)
 @watching.get("/metrics", response_class=Response)
-async def get_metrics(request: Request, parts: Parts) -> Response:
+async def get_metrics(request: Request, parts: UnaskedParts) -> Response:
     """Return all metrics of this process, in Prometheus' text format or as OpenMetrics."""
     accept = request.headers.get("accept", "")
     content_type, text = await parts.watch(partial(parts.metrics, accept))

@@ -50,6 +50,7 @@ class Right(StrEnum):
     SET_BREAKER = "set_breaker"
     RECOVER = "recover"
     SIMULATE = "simulate"
+    CONFIGURE = "configure"
     TOKEN = "token"  # noqa: S105 - the act, not a token
 
 
@@ -73,6 +74,7 @@ NEEDED = {
     Right.SET_BREAKER: AccessRole.ADMIN,
     Right.RECOVER: AccessRole.ADMIN,
     Right.SIMULATE: AccessRole.ADMIN,
+    Right.CONFIGURE: AccessRole.ADMIN,
     Right.TOKEN: AccessRole.ADMIN,
 }
 """The role that each right takes."""

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from fastapi import Request
 
-from retrier.domain.access import NEEDED, AccessRole, Right
+from retrier.domain.access import Right
 
 _READING = frozenset({"GET", "HEAD"})
 
@@ -76,6 +76,7 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
     Right.TOKEN: ("tokens.create_token", "tokens.get_tokens", "tokens.revoke_token"),
     Right.RECOVER: ("recovery.begin_recovery", "recovery.end_recovery"),
     Right.SIMULATE: ("policies.simulate",),
+    Right.CONFIGURE: ("platform.change_mail_settings", "platform.delete_custom_check"),
 }
 
 _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
@@ -113,7 +114,7 @@ _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
     ),
     Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
     Right.ACKNOWLEDGE: ("groups.dismiss", "operations.acknowledge"),
-    Right.SAVE_VIEW: ("views.delete", "views.save_view"),
+    Right.SAVE_VIEW: ("views.delete_view", "views.save_view"),
     Right.REDIRECT: (
         "redirects.change_redirect",
         "redirects.create_redirect",
@@ -141,8 +142,6 @@ RIGHTS: Mapping[str, Right] = MappingProxyType(
 )
 """The right by module and function of a route."""
 
-_CLOSED = next(right for right, role in NEEDED.items() if role is AccessRole.ADMIN)
-
 
 def route_name(endpoint: object) -> str:
     """Return how the table calls a route: by its function."""
@@ -155,4 +154,4 @@ def right_of(request: Request) -> Right:
     known = RIGHTS.get(route_name(getattr(route, "endpoint", None)))
     if known is not None:
         return known
-    return Right.READ if request.method in _READING else _CLOSED
+    return Right.READ if request.method in _READING else Right.CONFIGURE
