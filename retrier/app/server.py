@@ -25,13 +25,14 @@ from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnava
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
 from retrier.http.access import PEER, Gate
 from retrier.http.parts import AT_WORK
+from retrier.http.sights import Sights
 from retrier.settings import Role, Settings, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
 from retrier.web.application import create_page, warm_up
 from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
-from retrier.web.parts import Addition, PageParts, QueueState
+from retrier.web.parts import Addition, OwnCounts, PageParts, QueueState
 
 _COUNT_LIMIT = timedelta(seconds=60)
 """How long one statement of the counts may take."""
@@ -68,6 +69,8 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
     """Return the page. It shares with the API the connections, and how many requests are at work."""
     page_parts = PageParts(
         db=api.db,
+        sights=api.sights,
+        own_counts=OwnCounts(parts.clock).of,
         codec=api.codec,
         gateway=api.gateway,
         counts=state.counts,
@@ -268,8 +271,10 @@ def make_server(
 
 def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | None) -> ASGIApp:
     """Return the API, and in front of it the page, if this process has one."""
+    db = parts.db.apart(AT_WORK, ANSWER_LIMIT)
     api_parts = ApiParts(
-        db=parts.db.apart(AT_WORK, ANSWER_LIMIT),
+        db=db,
+        sights=Sights(db),
         gateway=make_gateway(parts),
         codec=parts.transport.codec,
         health=health,
