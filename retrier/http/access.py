@@ -21,6 +21,7 @@ from retrier.domain.access import (
     AccessRules,
     AccessToken,
     How,
+    Right,
     hash_secret,
     is_token,
     role_of,
@@ -44,7 +45,7 @@ _GUESSES = 10
 """Wrong tokens and sessions of one address that are answered in a second."""
 _MOST_ADDRESSES = 10_000
 
-_ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
+ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
 NOBODY_THERE = "Who asks? Send a token as `Authorization: Bearer`, or log in on the page."
 NOT_KNOWN = "This token is not known here: it is mistyped, revoked, or it has run out."
 _OVER = "This session is over: log in again."
@@ -156,7 +157,7 @@ class Gate:
             self._tell(address, str(refusal))
             if self._guesses.are_too_many(address):
                 raise _too_many() from None
-            raise HTTPException(401, str(refusal), _ASKED) from None
+            raise HTTPException(401, str(refusal), ASKED) from None
         return replace(found, address=address, reads_own_only=self.rules.reads_own_only)
 
     def refuse(self, access: Access, why_not: str) -> None:
@@ -181,7 +182,7 @@ class Gate:
         if by_proxy is not None:
             return by_proxy
         # Nobody guesses without a secret: it is a browser that has to log in first.
-        raise HTTPException(401, NOBODY_THERE, _ASKED)
+        raise HTTPException(401, NOBODY_THERE, ASKED)
 
     async def _of_bearer(self, token: str, address: str, rules: AccessRules) -> Access:
         if not is_token(token):
@@ -274,3 +275,12 @@ async def find_access(request: Request) -> Access:
         gate.refuse(access, why_not)
         raise HTTPException(403, why_not)
     return access
+
+
+async def is_known(request: Request) -> bool:
+    """Say whether somebody asks who may read, where everybody is answered something."""
+    gate: Gate = request.app.state.parts.gate
+    try:
+        return (await gate.find(request)).may(Right.READ)
+    except HTTPException:
+        return False
