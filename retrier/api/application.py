@@ -250,8 +250,9 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
     have to expect an answer without content in each call.
     """
     yield from (400, 421)
+    is_anonymous = path == "/api/authentication/configuration"
     if path.startswith("/api"):
-        yield from (401, 403, 429, 503)
+        yield from (503,) if is_anonymous else (401, 403, 429, 503)
     if "{" in path or "404" in operation["responses"]:
         yield 404
     if path == "/metrics":
