@@ -36,6 +36,7 @@ from retrier.web import (
 from retrier.web.counts import PageCounts
 from retrier.web.forms import read_form
 from retrier.web.page import (
+    HEADERS,
     environment,
     live_version,
     person_router,
@@ -112,6 +113,25 @@ def _show_problem(request: Request, found: Problem) -> Response:
         answer.headers["Retry-After"] = str(RETRY_AFTER)
     answer.headers.update(found.headers)
     return answer
+
+
+def show_refusal(found: Problem) -> Response:
+    """Return the page for a request that is refused before anything is read.
+
+    It tells nothing of the service: whoever asks under a foreign host may be a page of a stranger.
+    """
+    status = found.status
+    text = (
+        environment()
+        .get_template("refused.html")
+        .render(
+            code=status,
+            title=_TITLES[status],
+            text=found.detail,
+            advice=_ADVICE[status],
+        )
+    )
+    return Response(text.encode(), status, HEADERS, "text/html; charset=utf-8")
 
 
 def _last_state(counts: PageCounts) -> str | None:
