@@ -30,7 +30,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
-from retrier.domain.views import SavedView, ViewRefusal, read_view
+from retrier.domain.views import SavedView, View, ViewRefusal
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.processor import (
     ArchiveAsked,
@@ -167,13 +167,8 @@ class Views:
     db: Database
     emit: Emit
 
-    def save(
-        self, name: str, page: str, query: str, who: str, version: int | None = None
-    ) -> SavedView | ViewRefusal:
+    def save(self, view: View, who: str, version: int | None = None) -> SavedView | ViewRefusal:
         """Save a view, in place of that with this version if one is named; return it, or why not."""
-        view = read_view(name, page, query)
-        if isinstance(view, ViewRefusal):
-            return view
         with recording(self.emit):
             return save_view(self.db, view, who, version)
 

@@ -12,6 +12,7 @@ from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOpera
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection, chosen_parts, describe
 from retrier.gateway import UndoRefusal
+from retrier.http.views import check_texts
 from retrier.store.archive_lists import (
     ArchivePreview,
     find_archive_operation,
@@ -23,7 +24,6 @@ from retrier.store.archive_lists import (
 from retrier.store.event_log import EventFilter, list_newest_events
 from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
 from retrier.store.pending import time_before
-from retrier.web.filters import check_texts
 from retrier.web.forms import ConfirmationForm, Form, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number

@@ -34,6 +34,10 @@ _XML = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
+FORMS = ("text", "hex")
+"""How a body is shown if a person asks for it so."""
+
+
 class BodyKind(StrEnum):
     """How a body is shown."""
 

@@ -26,6 +26,7 @@ from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.wait_reasons import Holding
 from retrier.domain.wire import packed_as
+from retrier.http.views import choose
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 from retrier.store.attempts import ShownAttempt
 from retrier.store.imports import find_send
@@ -43,6 +44,7 @@ from retrier.store.streams import find_place
 from retrier.store.wait_reasons import find_waits
 from retrier.web.bodies import (
     EXTENSIONS,
+    FORMS,
     SHOWN,
     BodyKind,
     bytes_after,
@@ -269,7 +271,7 @@ class MessageQuery:
     @property
     def number(self) -> int:
         """The page of the history."""
-        return page_number(self.history)
+        return page_number(self.history, "history")
 
     @property
     def values(self) -> dict[str, str]:
@@ -400,9 +402,8 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
         page="history",
     )
     beginning = find_beginning(parts.db, unique_id, SHOWN)
-    body = show_body(
-        beginning, found.body_size, query.body, packed_as(found.properties, found.headers)
-    )
+    form = choose(query.body, "body", FORMS)
+    body = show_body(beginning, found.body_size, form, packed_as(found.properties, found.headers))
     goes_on = body.kind is BodyKind.BYTES and not body.is_unpacked
     reasons, place = find_waits(parts.db, unique_id), find_place(parts.db, unique_id)
     compared = _compared(found, query.compare)

@@ -14,6 +14,7 @@ from retrier.domain.outcomes import OUTCOME_WORDS
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.http.filters import FilterQuery
+from retrier.http.views import ANY_STATUS, DIRECTIONS, choose, understand
 from retrier.store.archive_lists import plan_act
 from retrier.store.comments import find_comments
 from retrier.store.message_details import find_beginnings
@@ -23,7 +24,6 @@ from retrier.store.selections import last_number
 from retrier.store.wait_reasons import why_listed_wait
 from retrier.web.bodies import LOOKED_AT, excerpt
 from retrier.web.filters import (
-    ANY_STATUS,
     Selected,
     group_title,
     only_status,
@@ -31,7 +31,6 @@ from retrier.web.filters import (
     read_selected,
     select,
     select_all,
-    understand,
 )
 from retrier.web.forms import QuestionForm, SentForm, local
 from retrier.web.page import IN_FULL, see_other, show
@@ -287,8 +286,8 @@ WITHOUT_OUTCOME = (
 
 
 def _order(sort: str, direction: str) -> Order:
-    known = Sort(sort) if sort in list(Sort) else DEFAULT_SORT
-    return Order(sort=known, descending=direction != "asc")
+    known = Sort(choose(sort, "sort", list(Sort)) or DEFAULT_SORT)
+    return Order(sort=known, descending=choose(direction, "direction", DIRECTIONS) != "asc")
 
 
 def _values(order: Order) -> dict[str, str]:

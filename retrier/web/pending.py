@@ -12,6 +12,7 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryTerms, hash_subject
 from retrier.domain.selection import Selection
+from retrier.http.views import AGES, check_texts, choose
 from retrier.store.archive_lists import PlannedAct, plan_act
 from retrier.store.message_lists import PageRequest
 from retrier.store.pending import (
@@ -21,7 +22,6 @@ from retrier.store.pending import (
     time_before,
 )
 from retrier.store.recovery import list_recovering
-from retrier.web.filters import check_texts
 from retrier.web.forms import ConfirmationForm, Form, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
@@ -29,13 +29,6 @@ from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import noun, plural
 
 PATH = "/pending"
-
-AGES: Mapping[str, timedelta] = {
-    "hour": timedelta(hours=1),
-    "day": timedelta(days=1),
-    "week": timedelta(days=7),
-}
-"""How old a retry is at least, as it stands in addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +42,8 @@ class PendingQuery:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """What narrows the list."""
-        older = self.older if self.older in AGES else ""
+        """What narrows the list. Raises WrongField."""
+        older = choose(self.older, "older", AGES)
         found = {"queue": self.queue, "operation": self.operation, "older": older}
         return {name: value for name, value in found.items() if value}
 
@@ -66,11 +59,11 @@ class PendingQuery:
 
     @property
     def waiting(self) -> Waiting:
-        """Return it as the store is asked."""
+        """Return it as the store is asked. Raises WrongField."""
         return Waiting(
             queue=self.queue or None,
             operation_id=self.operation or None,
-            for_longer_than=AGES.get(self.older),
+            for_longer_than=AGES.get(choose(self.older, "older", AGES)),
         )
 
 

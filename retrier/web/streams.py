@@ -12,6 +12,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import INEXACT, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream, tell_state
+from retrier.http.views import ANY_STATUS
 from retrier.store.message_lists import PageRequest
 from retrier.store.streams import (
     HeldMessages,
@@ -23,7 +24,6 @@ from retrier.store.streams import (
     list_streams,
     plan_release,
 )
-from retrier.web.filters import ANY_STATUS
 from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
