@@ -56,7 +56,7 @@ from retrier.web.messages import WITHOUT_OUTCOME
 from retrier.web.page import HEADERS, see_other, show
 from retrier.web.pages import PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import show_preview
+from retrier.web.previews import next_ways, show_preview
 from retrier.web.streams import link_of_place
 from retrier.web.wording import DISPOSITIONS, STATUSES, first_line, number, sentence
 
@@ -508,6 +508,8 @@ def revive(unique_id: str, parts: Parts, form: SentForm) -> Response:
 def ask_again(request: Request, unique_id: str, parts: Parts) -> Response:
     """Ask before a message is retried whose retry has no outcome yet."""
     question = _question(parts, unique_id, "again", "Retry it again", WITHOUT_OUTCOME)
+    ways = next_ways(parts, Selection(ids=(canonical(unique_id),)))
+    question = replace(question, destinations=ways.destinations, warnings=ways.warnings)
     return show(request, "question.html", current="/messages", question=question)
 
 

@@ -36,7 +36,7 @@ from retrier.web.forms import QuestionForm, SentForm, local
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import ask_before, show_preview
+from retrier.web.previews import ask_before, next_ways, show_preview
 from retrier.web.wording import ACTS, DISPOSITIONS, STATUSES, plural
 
 DEFAULT_SORT = Sort.TIME_OF_FAILURE
@@ -266,6 +266,7 @@ def _ask_again(parts: PageParts, selected: Selected, back: str) -> QuestionForm:
     planned = plan_act(parts.db, Act.RELEASE, chosen, at)
     count = len(chosen.ids) if chosen.ids is not None else planned.preview.total
     words = plural(count, "message")
+    ways = next_ways(parts, planned.selection)
     return QuestionForm(
         title=f"Retry {words} again?",
         what=selected.words,
@@ -273,7 +274,10 @@ def _ask_again(parts: PageParts, selected: Selected, back: str) -> QuestionForm:
         back=back,
         button=f"Retry {words} again",
         text=WITHOUT_OUTCOME,
-        fields={**selected.fields, "plan": planned.plan.token},
+        destinations=ways.destinations,
+        others=ways.others(count),
+        warnings=ways.warnings,
+        fields=[*selected.fields.items(), ("plan", planned.plan.token)],
     )
 
 

@@ -145,7 +145,12 @@ def release_question(
         post_to=f"{PATH}/release",
         back=back,
         button=name,
-        fields={"queue": stream.queue, "stream": stream.stream_id, "ids": " ".join(ids), **plan},
+        fields=[
+            ("queue", stream.queue),
+            ("stream", stream.stream_id),
+            ("ids", " ".join(ids)),
+            *plan.items(),
+        ],
         why="",
     )
 

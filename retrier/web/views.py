@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from retrier.domain.views import LONGEST_NAME, LONGEST_QUERY, SavedView, ViewRefusal
 from retrier.http.views import read_wanted_view
 from retrier.store.views import find_view, list_views
-from retrier.web.forms import ConfirmationForm, QuestionForm, SentForm, local
+from retrier.web.forms import QuestionForm, SentForm, local
 from retrier.web.page import see_other, show
 from retrier.web.parts import Parts
 from retrier.web.wording import sentence
@@ -73,10 +73,10 @@ def save_view(request: Request, parts: Parts, form: SentForm) -> Response:
 
 
 def _ask_replace(request: Request, known: SavedView, view: str, query: str, back: str) -> Response:
-    form = ConfirmationForm(
+    question = QuestionForm(
         title=f"Replace the view “{known.view.name}”?",
-        lead=f"It was saved by {known.who}, and shows {known.view.page} with other conditions.",
-        act="Replace it",
+        what=f"It was saved by {known.who}, and shows {known.view.page} with other conditions.",
+        button="Replace it",
         post_to="/save-view",
         back=back,
         notes=[
@@ -88,9 +88,10 @@ def _ask_replace(request: Request, known: SavedView, view: str, query: str, back
             ("query", query),
             ("version", str(known.version)),
         ],
+        why="",
         leave="Keep it",
     )
-    return show(request, "confirm.html", current=_HERE, form=form)
+    return show(request, "question.html", current=_HERE, question=question)
 
 
 @router.get(f"{_HERE}/{{name}}/delete")
