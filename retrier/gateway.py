@@ -30,6 +30,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
+from retrier.domain.text import count_messages
 from retrier.domain.views import SavedView, View, ViewRefusal
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.processor import (
@@ -405,7 +406,11 @@ def _event_of(order: Order, operation_id: str) -> Event:
         case Cancel():
             return CancelAsked(operation_id=operation_id)
         case SetRate(rate):
-            told = "as fast as possible" if rate is None else f"{rate} messages a second at most"
+            told = (
+                "as fast as possible"
+                if rate is None
+                else f"{count_messages(rate)} a second at most"
+            )
             return RateChanged(operation_id=operation_id, rate=told)
         case _ as never:
             assert_never(never)

@@ -45,7 +45,7 @@ from retrier.web.page import (
     static_router,
 )
 from retrier.web.parts import PageParts
-from retrier.web.wording import duration, sentence
+from retrier.web.wording import duration, noun, plural, sentence
 
 _FIRST = ("overview.html", "messages.html", "message.html")
 """Templates that most people see first; each is compiled once, with all that it imports."""
@@ -138,7 +138,7 @@ def _last_state(counts: PageCounts) -> str | None:
     if counts.last is None:
         return None
     count = counts.last.unresolved
-    return f"{count:,} messages were unresolved {duration(counts.age())} ago."
+    return f"{plural(count, 'message')} {noun(count, 'was', 'were')} unresolved {duration(counts.age())} ago."
 
 
 def _misshapen(request: Request, error: Exception) -> Response:
