@@ -87,7 +87,7 @@ def excerpt(beginning: bytes) -> str:
     """Return the beginning of a body in one line of 60 characters; empty if it is no text."""
     text = _read_text(beginning, whole=False) or ""
     line = " ".join(text.removeprefix("\ufeff").split())
-    return line if len(line) <= _EXCERPT else f"{line[:_EXCERPT]}…"
+    return line if len(line) <= _EXCERPT else f"{line[:_EXCERPT].rstrip()}…"
 
 
 def show_body(beginning: bytes, size: int, form: str = "", packed: str = "") -> ShownBody:

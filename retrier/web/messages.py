@@ -1,7 +1,7 @@
 """Failed messages: the list, and what can be done with those selected, or with all that match."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -37,9 +37,10 @@ from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.previews import ask_before, next_ways, show_preview
-from retrier.web.wording import ACTS, DISPOSITIONS, STATUSES, plural
+from retrier.web.wording import ACTS, DISPOSITIONS, STATUSES, capital, noun, plural
 
 DEFAULT_SORT = Sort.TIME_OF_FAILURE
+_DIGITS = 18
 
 STATUS_NAMES: Mapping[str, str] = {
     **{status: word for status, (word, _) in STATUSES.items()},
@@ -125,11 +126,15 @@ def tokens(
             value = named.get(name) or query.values[name]
             yield Token(
                 name=words,
-                value=f"{value} times" if name == "attempts_at_least" else value,
+                value=_times(value) if name == "attempts_at_least" else value,
                 # An outcome is that of an operation's retries: it goes with the operation.
                 without=listing.to(**{name: ""} | ({"outcome": ""} if name == "operation" else {})),
                 moment=times.get(name),
             )
+
+
+def _times(count: str) -> str:
+    return f"{count} {noun(int(count[:_DIGITS]), 'time')}"
 
 
 router = APIRouter(prefix="/messages")
@@ -204,6 +209,7 @@ def ask_about_selected(
     if not chosen.everything and not chosen.ids:
         return see_other("/messages?done=nothing")
     selected = select(parts, query, chosen.ids, everything=bool(chosen.everything))
+    selected = replace(selected, words=capital(selected.words))
     back = local(chosen.back, "/messages")
     if chosen.everything and chosen.act in ACTS.keys() - acts_on(understand(query)).keys():
         raise HTTPException(400, UNFIT.format(ACTS[chosen.act]))
