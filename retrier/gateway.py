@@ -48,7 +48,8 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
-from retrier.domain.views import SavedView, ViewRefusal, read_view
+from retrier.domain.text import count_messages
+from retrier.domain.views import SavedView, View, ViewRefusal
 from retrier.domain.wire import PropertyCodec
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.processor import (
@@ -232,14 +233,9 @@ class Views:
     emit: Emit
     guard: Guard
 
-    def save(
-        self, name: str, page: str, query: str, who: str, version: int | None = None
-    ) -> SavedView | ViewRefusal:
+    def save(self, view: View, who: str, version: int | None = None) -> SavedView | ViewRefusal:
         """Save a view, in place of that with this version if one is named; return it, or why not."""
         self.guard.must(Right.SAVE_VIEW)
-        view = read_view(name, page, query)
-        if isinstance(view, ViewRefusal):
-            return view
         with recording(self.emit):
             return save_view(self.db, view, who, version)
 
@@ -602,7 +598,11 @@ def _event_of(order: Order, operation_id: str) -> Event:
         case Cancel():
             return CancelAsked(operation_id=operation_id)
         case SetRate(rate):
-            told = "as fast as possible" if rate is None else f"{rate} messages a second at most"
+            told = (
+                "as fast as possible"
+                if rate is None
+                else f"{count_messages(rate)} a second at most"
+            )
             return RateChanged(operation_id=operation_id, rate=told)
         case _ as never:
             assert_never(never)

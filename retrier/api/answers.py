@@ -191,11 +191,12 @@ def problem(status: int, detail: str, **more: object) -> Refusal:
 
 def add_handlers(api: FastAPI) -> None:
     """Turn every error of the API into a problem."""
-    problems.add_handlers(api, _show)
+    problems.add_handlers(api, lambda _request, found: show_problem(found))
     api.add_exception_handler(RequestValidationError, _misshapen)
 
 
-def _show(_request: Request, found: Problem) -> Response:
+def show_problem(found: Problem) -> Response:
+    """Return the answer to what went wrong."""
     more: dict[str, object] = {}
     if found.advice is not None:
         more = {"advice": found.advice}

@@ -48,6 +48,7 @@ from retrier.domain.archive_operation import (
 )
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import BOUNDS, Selection, describe
+from retrier.domain.text import count_messages
 from retrier.gateway import UndoRefusal
 from retrier.policy.reasons import find_named, why_not_a_reason
 from retrier.store.archive_lists import (
@@ -186,7 +187,7 @@ def act_on_ids(
 
     Raises KeyReused.
     """
-    words = f"{act} of {len(unique_ids)} messages"
+    words = f"{act} of {count_messages(len(unique_ids))}"
     return answer_to(context, context.archive_request(act, Selection(ids=unique_ids), words))
 
 

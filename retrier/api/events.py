@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated
 
 from anyio import to_thread
@@ -10,7 +11,6 @@ from fastapi import Depends, Header, HTTPException, Query, Request, Response
 from starlette.types import Send
 
 from retrier.api.answers import HEADERS, Answer, Routes, answer, encode, present, time
-from retrier.api.event_types import type_of
 from retrier.api.live import Relay
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import PageQuery, page_headers
@@ -80,6 +80,40 @@ def _lines(events: Sequence[LoggedEvent]) -> bytes:
     return b"".join(
         b"id: %d\ndata: %b\n\n" % (each.event_id, encode(event(each))) for each in events
     )
+
+
+# The categories and type names under which clients of ServiceControl know what happens: ServicePulse
+# reads the category for its icon and for where a click leads.
+_OF_MESSAGES = "MessageFailures"
+_RECOVERABILITY = "Recoverability"
+_REDIRECTS = "MessageRedirects"
+
+_TYPES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "message_archived": (_OF_MESSAGES, "FailedMessageArchived"),
+        "message_unarchived": (_OF_MESSAGES, "FailedMessageUnArchived"),
+        "message_resolved": (_OF_MESSAGES, "MessageFailureResolvedManually"),
+        "messages_archived": (_RECOVERABILITY, "FailedMessageGroupBatchArchived"),
+        "messages_unarchived": (_RECOVERABILITY, "FailedMessageGroupBatchUnarchived"),
+        "messages_resolved": (_RECOVERABILITY, "MessageFailureResolvedManually"),
+        "archive_completed": (_RECOVERABILITY, "FailedMessageGroupArchived"),
+        "unarchive_completed": (_RECOVERABILITY, "FailedMessageGroupUnarchived"),
+        "retry_asked": (_RECOVERABILITY, "MessagesSubmittedForRetry"),
+        "retry_returned": (_RECOVERABILITY, "MessagesSubmittedForRetryFailed"),
+        "redirect_created": (_REDIRECTS, "MessageRedirectCreated"),
+        "redirect_changed": (_REDIRECTS, "MessageRedirectChanged"),
+        "redirect_deleted": (_REDIRECTS, "MessageRedirectRemoved"),
+    }
+)
+"""Of the kinds that ServiceControl has, too: its category and its name of the type."""
+
+
+def type_of(kind: str, *, is_of_message: bool) -> tuple[str, str]:
+    """Return category and type; what only Retrier knows has a name made of its kind."""
+    own = "".join(word.capitalize() for word in kind.split("_"))
+    # A click on an event of this category opens its message.
+    category, name = _TYPES.get(kind, (_RECOVERABILITY, own))
+    return (_OF_MESSAGES, name) if is_of_message else (category, name)
 
 
 _SEVERITIES: Mapping[str, shapes.Severity] = {

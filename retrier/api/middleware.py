@@ -16,13 +16,13 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from retrier.api.answers import HEADERS, problem
+from retrier.api.answers import HEADERS, show_problem
 from retrier.api.origins import preflight, telling
 from retrier.domain.hosts import Hosts, Origin, Proxies, parse_host, parse_origin
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
 from retrier.http.access import PEER
-from retrier.http.problems import WrongField
+from retrier.http.problems import Problem, WrongField
 
 _LONGEST_SHOWN = 100
 _MOST_MEMBERS = 1000
@@ -174,17 +174,22 @@ class Callers:
 
 
 class RequestMiddleware:
-    """ASGI middleware around all routes. `methods_of` returns the methods that an address has."""
+    """ASGI middleware around all routes. `methods_of` returns the methods that an address has.
+
+    `show` makes an answer of a refusal: the face that stands behind it has its own way.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         callers: Callers,
         methods_of: Callable[[Scope], Sequence[str]] | None = None,
+        show: Callable[[Problem], Response] = show_problem,
     ) -> None:
         self._app = app
         self._callers = callers
         self._methods_of = methods_of
+        self._show = show
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Normalise the request or answer it at once, else hand it on."""
@@ -206,21 +211,23 @@ class RequestMiddleware:
 
     def _host_refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        found = refuse_other_host(headers.getlist("host"), self._callers.hosts)
-        told = forwarded_hosts(scope, self._callers.proxies)
-        refusals = (refuse_other_host([each], self._callers.hosts) for each in told)
-        return found or next((each for each in refusals if each is not None), None)
+        named = [headers.getlist("host")]
+        named += ([each] for each in forwarded_hosts(scope, self._callers.proxies))
+        refusals = (refuse_other_host(each, self._callers.hosts) for each in named)
+        return next((self._show(each) for each in refusals if each is not None), None)
 
     def _answer_at_once(self, scope: Scope, *, is_listed: bool) -> Response | None:
         headers = Headers(scope=scope)
         refusal = _refusal(scope, headers, is_listed=is_listed)
-        if refusal is not None or scope["method"] != "OPTIONS" or self._methods_of is None:
-            return refusal
-        if is_listed and "access-control-request-method" in headers:
-            return preflight()
+        if refusal is not None:
+            return self._show(refusal)
+        if scope["method"] != "OPTIONS" or self._methods_of is None:
+            return None
         methods = self._methods_of(scope)
+        if is_listed and "access-control-request-method" in headers:
+            return preflight(methods)
         if not methods:
-            return problem(404, "There is nothing at this address.")
+            return self._show(Problem(status=404, detail="There is nothing at this address."))
         return Response(status_code=204, headers={**HEADERS, "Allow": ", ".join(methods)})
 
 
@@ -246,14 +253,15 @@ def as_forwarded(scope: Scope, proxies: Proxies) -> Scope:
     return {**scope, "headers": [(b"host", told[0].encode("latin-1")), *others]}
 
 
-def _refusal(scope: Scope, headers: Headers, *, is_listed: bool) -> Response | None:
+def _refusal(scope: Scope, headers: Headers, *, is_listed: bool) -> Problem | None:
     size = headers.get("content-length", "0")
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-        return problem(400, "The address has a NUL character, which is not allowed.")
+        detail = "The address has a NUL character, which is not allowed."
+        return Problem(status=400, detail=detail)
     if size.isdecimal() and int(size[:_DIGITS]) > LARGEST_BODY:
-        return problem(413, _TOO_LARGE)
+        return Problem(status=413, detail=_TOO_LARGE)
     if scope["method"] not in _HARMLESS and not is_listed and is_foreign(headers):
-        return problem(403, _FOREIGN)
+        return Problem(status=403, detail=_FOREIGN)
     return None
 
 
@@ -291,15 +299,15 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
 
 
 _LONGEST_HOST = 100
-_WANTED = "This API is asked as localhost, 127.0.0.1 or [::1], or as one of api.allowed_hosts"
+_WANTED = "This service is asked as localhost, 127.0.0.1 or [::1], or as one of api.allowed_hosts"
 
 
-def refuse_other_host(named: list[str], hosts: Hosts) -> Response | None:
+def refuse_other_host(named: list[str], hosts: Hosts) -> Problem | None:
     """Return a 421 unless exactly one host is named, and it is allowed."""
     host = parse_host(named[0]) if len(named) == 1 else None
     if host is not None and hosts.include(host):
         return None
-    return problem(421, f"{_WANTED}; this request {_describe(named)}.")
+    return Problem(status=421, detail=f"{_WANTED}; this request {_describe(named)}.")
 
 
 def _describe(named: list[str]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
+from types import MappingProxyType
 from typing import Annotated
 
 from fastapi import Request
@@ -52,7 +53,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.schedule import Schedule
 from retrier.domain.selection import Selection, chosen_parts, describe
 from retrier.domain.wait_reasons import estimate_end, why_it_waits
-from retrier.http.parts import MissingQueues, warnings_of
+from retrier.http.parts import MissingQueues, closed_of, warnings_of
 from retrier.http.problems import WrongField
 from retrier.store.batches import BatchCount, BatchDetails, find_batch, list_batches
 from retrier.store.groups import find_title
@@ -252,6 +253,8 @@ def batch_details(found: BatchDetails) -> shapes.BatchDetails:
     }
 
 
+_NONE_CLOSED: Mapping[str, str] = MappingProxyType({})
+
 SHOWN_SKIPPED = 1000
 """So many skipped ids at most are shown; `skipped` counts them all."""
 
@@ -259,7 +262,11 @@ _AGES = [*(name for name, _ in AGES), OLDEST]
 
 
 def shown_preview(
-    found: Preview, plan: str, destination: str | None, seen: MissingQueues
+    found: Preview,
+    plan: str,
+    destination: str | None,
+    seen: MissingQueues,
+    closed: Mapping[str, str],
 ) -> shapes.OperationPreview:
     """Show what an operation would do: counts, samples, warnings, and the plan to name."""
     to = _asked(destination, found) if destination else found.lines(By.DESTINATION)
@@ -272,11 +279,11 @@ def shown_preview(
         "skipped_messages": [{"id": key, "reason": why} for key, why in reasons] or None,
         "groups": _lines(found.lines(By.GROUP), found.left),
         "queues": _lines(found.lines(By.QUEUE), found.left),
-        "destinations": _lines(to, found.left),
+        "destinations": _lines(to, found.left, closed),
         "ages": _lines(sorted(found.lines(By.AGE), key=_by_age), found.left),
         "attempts": _lines(sorted(found.lines(By.ATTEMPTS), key=_by_number), found.left),
         "samples": [item(each) for each in found.samples],
-        "warnings": list(_warnings(found, destination, seen)),
+        "warnings": list(_warnings(found, destination, seen, closed)),
         "plan": plan,
     }
     return present(view)
@@ -292,16 +299,19 @@ def _asked(destination: str, found: Preview) -> Sequence[PreviewLine]:
     return [line] if found.left else []
 
 
-def _lines(lines: Sequence[PreviewLine], total: int) -> shapes.PreviewedLines:
-    shown = [_line(each) for each in lines]
+def _lines(
+    lines: Sequence[PreviewLine], total: int, closed: Mapping[str, str] = _NONE_CLOSED
+) -> shapes.PreviewedLines:
+    shown = [_line(each, closed.get(each.key)) for each in lines]
     return {"lines": shown, "others": total - sum(each.count for each in lines)}
 
 
-def _line(of: PreviewLine) -> shapes.PreviewedLine:
+def _line(of: PreviewLine, why_not: str | None) -> shapes.PreviewedLine:
     view: shapes.PreviewedLine = {
         "id": None if of.key == of.name else of.key,
         "name": of.name,
         "count": of.count,
+        "not_sent_because": why_not,
     }
     return present(view)
 
@@ -315,14 +325,14 @@ def _by_number(line: PreviewLine) -> int:
 
 
 def _warnings(
-    found: Preview, destination: str | None, seen: MissingQueues
+    found: Preview, destination: str | None, seen: MissingQueues, closed: Mapping[str, str]
 ) -> Iterator[shapes.PreviewWarning]:
     for queue in sorted(seen.missing):
         text = f"The queue {queue} does not exist: retries to it fail."
         yield {"kind": "queue_missing", "text": text}
-    for kind, text in warnings_of(found, seen):
+    for kind, text in warnings_of(found, seen, closed):
         # Who names the queue to send to is not redirected, and needs no other.
-        if kind not in ("redirect", "destination_unknown") or destination is None:
+        if kind not in ("redirect", "destination_unknown", "destination_closed") or not destination:
             yield {"kind": kind, "text": text}
 
 
@@ -447,8 +457,10 @@ def _name(parts: ApiParts, selection: Selection) -> str:
 def _look(request: RetryRequest, parts: ApiParts) -> shapes.OperationPreview:
     found = parts.gateway.plan(request, parts.codec)
     destination = request.terms.destination
-    seen = parts.look_at(destinations(found, destination))
-    return shown_preview(found, plan_of(request, found).token, destination, seen)
+    # Who names a queue that takes no retries is refused before.
+    closed = {} if destination else closed_of(found, parts.gateway.why_not_send_to)
+    seen = parts.look_at([each for each in destinations(found, destination) if each not in closed])
+    return shown_preview(found, plan_of(request, found).token, destination, seen, closed)
 
 
 steering_router = Routes(prefix="/api/operations", tags=["operations"])

@@ -4,6 +4,8 @@ A browser lets a page of another origin read an answer only if the answer names 
 asks before it sends what changes something. Origins that the settings do not list are told nothing.
 """
 
+from collections.abc import Sequence
+
 from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import Message, Send
@@ -42,11 +44,16 @@ def telling(send: Send, origin: str | None) -> Send:
     return send_told
 
 
-def preflight() -> Response:
-    """Answer a browser that asks, for a page of a listed origin, what it may send."""
+def preflight(methods: Sequence[str]) -> Response:
+    """Answer a browser that asks, for a page of a listed origin, what it may send.
+
+    An address that is none has no methods. It is not refused: a browser sends GET, HEAD and POST
+    all the same, and its page can read the 404, which it could not after a refusal here.
+    """
+    told = ", ".join(methods)
     own = {
         **HEADERS,
-        "Access-Control-Allow-Methods": ", ".join(METHODS),
+        **({"Allow": told, "Access-Control-Allow-Methods": told} if told else {}),
         "Access-Control-Allow-Headers": _ACCEPTED,
         "Access-Control-Max-Age": _SECONDS,
     }

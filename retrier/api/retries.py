@@ -31,6 +31,7 @@ from retrier.api.shapes.operations import ArchiveOutcome, ArchivePreview, AskedA
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import Selection
+from retrier.domain.text import count_messages
 from retrier.domain.times import DURATION_PATTERN
 from retrier.store.groups import find_title
 from retrier.store.pending import Waiting, list_pending, time_before
@@ -48,7 +49,9 @@ def retry_all(context: InContext) -> Answer[AskedRetry]:
 def retry_messages(ids: NamedIds, context: InContext) -> Answer[AskedRetry]:
     """Retry the messages with these ids."""
     selection = Selection(ids=ids)
-    return context.retry(RetryType.MULTIPLE_MESSAGES, selection, f"retry of {len(ids)} messages")
+    return context.retry(
+        RetryType.MULTIPLE_MESSAGES, selection, f"retry of {count_messages(len(ids))}"
+    )
 
 
 @router.post("/errors/queues/{queue:path}/retry", status_code=202)

@@ -2,12 +2,14 @@
 
 from fastapi import Request, Response
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 
 from retrier.api.answers import HEADERS, Answer, Refusal, Routes, answer, problem, time
 from retrier.api.parts import Parts
 from retrier.api.requests import InContext, PageQuery, page_headers
 from retrier.api.shapes import messages as shapes
 from retrier.domain.views import SavedView, ViewRefusal
+from retrier.http.views import read_wanted_view
 from retrier.store.views import find_view, list_views
 
 router = Routes(prefix="/api", tags=["views"])
@@ -31,27 +33,34 @@ def get_views(request: Request, page: PageQuery, parts: Parts) -> Answer[list[sh
     return answer(request, items, page_headers(request, page, len(found)))
 
 
-@router.get("/views/{name}")
+@router.get("/views/{name:path}")
 def get_view(request: Request, name: str, parts: Parts) -> Answer[shapes.SavedView] | Refusal:
     """Return one view."""
     found = find_view(parts.db, name)
     return _unknown(name) if found is None else answer(request, view(found))
 
 
-@router.put("/views/{name}")
+@router.put("/views/{name:path}")
 def put_view(
-    request: Request, name: str, body: WantedView, context: InContext
+    request: Request, name: str, body: WantedView, parts: Parts, context: InContext
 ) -> Answer[shapes.SavedView] | Refusal:
     """Save a view, or replace the one whose version is named."""
-    saved = context.gateway.views.save(
-        name, body.page, body.query, context.requested_by, body.version
+    try:
+        read = read_wanted_view(parts.db, name, body.page, body.query)
+    except HTTPException as error:
+        wrong = {"field": "body.query", "reason": error.detail}
+        return problem(422, error.detail, errors=[wrong])
+    saved = (
+        read
+        if isinstance(read, ViewRefusal)
+        else context.gateway.views.save(read, context.requested_by, body.version)
     )
     if isinstance(saved, ViewRefusal):
         return problem(409 if saved in _CONFLICTS else 422, saved)
     return answer(request, view(saved))
 
 
-@router.delete("/views/{name}", status_code=204)
+@router.delete("/views/{name:path}", status_code=204)
 def delete_view(name: str, context: InContext) -> Response:
     """Delete a view; one that does not exist is a success, too."""
     context.gateway.views.delete(name, context.requested_by)

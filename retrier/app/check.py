@@ -9,6 +9,7 @@ from retrier import __version__
 from retrier.app.parts import make_mapping, make_transport, open_database
 from retrier.domain.processes import RunningProcess, find_differences
 from retrier.domain.streams import StreamRule
+from retrier.domain.text import count_messages
 from retrier.errors import (
     AccessRefused,
     BrokerUnavailable,
@@ -158,7 +159,7 @@ def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
 
 
 def _count_ready(number: int) -> str:
-    return "1 message ready" if number == 1 else f"{number} messages ready"
+    return f"{count_messages(number)} ready"
 
 
 def _check_log_queue(settings: Settings, queues: Queues) -> Iterator[CheckResult]:

@@ -298,7 +298,7 @@ LINES: Mapping[str, Wording] = {
         "paused until somebody resumes or cancels it"
     ),
     "archive.asked": _info(
-        "Asked to {act} {total} messages: operation {operation_id} does it chunk by chunk"
+        "Asked to {act} messages: {total}; operation {operation_id} does it chunk by chunk"
     ),
     "archive.completed": _info("Operation {operation_id} ({act}) is complete"),
     "archive.paused": _warning(
@@ -326,7 +326,7 @@ LINES: Mapping[str, Wording] = {
         "{imports}"
     ),
     "stream.released": _info(
-        "Released {count} messages of stream {stream_id} of {queue}: they no longer wait for "
+        "Released of stream {stream_id} of {queue}, messages: {count}; they no longer wait for "
         "earlier ones"
     ),
     "staging.renewed": _warning("Deleting the staging queue and declaring it again: {reason}"),

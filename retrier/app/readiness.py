@@ -6,6 +6,7 @@ from threading import Lock
 
 from retrier.clock import Clock
 from retrier.domain.processor_work import STANDSTILL_AFTER, find_hang
+from retrier.domain.text import count_messages
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease
@@ -83,7 +84,7 @@ def describe_database(imports: int, *, recovering: bool = False) -> str:
     """Say how a database is that answers, and what waits in it that nobody else would name."""
     words = ["reached"]
     if imports:
-        messages = "1 message" if imports == 1 else f"{imports} messages"
+        messages = count_messages(imports)
         words.append(f"{messages} could not be read: `retrier imports list`")
     if recovering:
         words.append("a recovery is under way, and nothing is presumed: `retrier recover`")
@@ -154,6 +155,6 @@ def _find_trouble(ingestor: Ingestor, backlogs: Backlogs) -> str | None:
         return None
     seconds = int(now - max(backlog.since, ingestor.handed_at))
     return (
-        f"{backlog.ready} messages are ready, and none was handed out here for {seconds} s: "
+        f"{count_messages(backlog.ready)} {'is' if backlog.ready == 1 else 'are'} ready, and none was handed out here for {seconds} s: "
         "another consumer is the active one"
     )

@@ -29,7 +29,7 @@ from retrier.http.parts import AT_WORK
 from retrier.http.sights import Sights
 from retrier.settings import ApiTls, Role, Settings, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
-from retrier.web.application import create_page, warm_up
+from retrier.web.application import create_page, show_refusal, warm_up
 from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
@@ -93,7 +93,8 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         read_policies=partial(read_policy_text, own_queues=name_settings_queues(parts.settings)),
     )
     state.counts.do_before(partial(warm_up, page_parts))
-    return RequestMiddleware(create_page(page_parts), api.callers.of_page)
+    page = create_page(page_parts)
+    return RequestMiddleware(page, api.callers.of_page, show=show_refusal)
 
 
 class Faces:

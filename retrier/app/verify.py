@@ -6,6 +6,7 @@ from pathlib import Path
 
 from retrier.app.parts import make_transport
 from retrier.app.process import is_dead
+from retrier.domain.text import count_messages, count_of
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.settings import Settings
 from retrier.store.engine.database import Database, DatabaseOptions
@@ -97,11 +98,9 @@ def _staging_depth(settings: Settings) -> int | None:
 
 def _describe(depth: int | None, batches: int, missing: int) -> str:
     if missing:
-        return (
-            f"{depth or 0} messages ready, {missing} missing: the next processor stages them anew"
-        )
+        return f"{count_messages(depth or 0)} ready, {missing} missing: the next processor stages them anew"
     if depth is None:
         return "missing: will be declared with the next retry"
     if depth and not batches:
-        return f"{depth} messages that nothing waits for: the next retry drops them"
-    return f"{depth} messages ready, {batches} batches alive"
+        return f"{count_messages(depth)} that nothing waits for: dropped at the next retry"
+    return f"{count_messages(depth)} ready, {count_of(batches, 'batch', 'batches')} alive"

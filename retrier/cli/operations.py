@@ -251,7 +251,7 @@ def _terms(found: OperationDetails) -> dict[str, object]:
         "limit": found.get("limit"),
         "destination": found.get("destination"),
         "without headers": ", ".join(found.get("drop_headers") or ()) or None,
-        "rate": None if rate is None else f"{rate:,} messages a second",
+        "rate": None if rate is None else f"{counted(rate, 'message')} a second",
         "not before": moment(found["not_before"]) if "not_before" in found else None,
         "canary": None if canary is None else describe_canary(canary),
     }

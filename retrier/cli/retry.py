@@ -35,6 +35,7 @@ from retrier.errors import RequestRefused
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 
 _OTHERS = "all others"
+_NOT_SENT = "takes no retries: they are not sent"
 _MISSING = "does not exist: retries to it fail"
 _COUNTED = (Column(title="messages", number=True),)
 _WOULD_BE_SKIPPED = (Column(title="id"), Column(title="would be skipped", flexible=True))
@@ -66,14 +67,18 @@ def show_preview(printer: Printer, what: str, found: OperationPreview) -> None:
 
 
 def _show_destinations(printer: Printer, found: OperationPreview) -> None:
-    """Print to which queues they would go, and which of these are missing."""
+    """Print to which queues they would go, and which of these are missing, or take no retries."""
     breakdown = found["destinations"]
     absent = [each["text"] for each in found["warnings"] if each["kind"] == "queue_missing"]
     lines = [
         (
             f"{each['count']:,}",
             each["name"] or "not known",
-            _MISSING if _is_among(each["name"], absent) else "",
+            _NOT_SENT
+            if each.get("not_sent_because")
+            else _MISSING
+            if _is_among(each["name"], absent)
+            else "",
         )
         for each in breakdown["lines"]
     ]
@@ -81,10 +86,9 @@ def _show_destinations(printer: Printer, found: OperationPreview) -> None:
         lines.append((f"{breakdown['others']:,}", _OTHERS, ""))
     columns = (*_COUNTED, Column(title="destination", flexible=True), Column(title=""))
     if lines:
+        shown = 3 if any(line[2] for line in lines) else 2
         printer.heading("by destination")
-        printer.table(
-            columns if absent else columns[:-1], [line[: 3 if absent else 2] for line in lines]
-        )
+        printer.table(columns[:shown], [line[:shown] for line in lines])
 
 
 def _is_among(queue: str, absent: Sequence[str]) -> bool:

@@ -26,6 +26,7 @@ from retrier.demo.shop import (
     is_ready,
 )
 from retrier.demo.workspace import Workspace, temporary_workspace
+from retrier.domain.text import count_messages
 from retrier.errors import RetrierError, ServiceUnavailable
 
 _COMMANDS = (
@@ -107,7 +108,7 @@ class Scenario:
         self.workspace.repair(cause)
         self.tell(f"\nRepaired: {REPAIRS[cause]}.")
         group = self._find_group(cause)
-        self.tell(f"Retrying the group “{group.title}”: {group.count} messages.")
+        self.tell(f"Retrying the group “{group.title}”: {count_messages(group.count)}.")
         operation = self.client.retry_group(group.group_id)
         self.client.wait_for(
             "the retry is done", lambda: self.client.is_complete(operation), _TIMEOUT

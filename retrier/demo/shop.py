@@ -13,6 +13,7 @@ import httpx
 
 from retrier.demo.orders import Defect, Order, handle
 from retrier.domain import headers
+from retrier.domain.text import count_of
 from retrier.domain.wire import Confirmed, Outgoing
 from retrier.errors import BrokerUnavailable, RetrierError
 from retrier.private_files import make_private_file
@@ -178,16 +179,16 @@ def _differences(book: Book, listed: dict[str, ListedFailure]) -> Iterator[str]:
     for order in sorted(book.missing):
         yield f"{order} was published and never seen again"
     for order in sorted(book.doubled):
-        yield f"{order} was handled {book.handled[order]} times"
+        yield f"{order} was handled {count_of(book.handled[order], 'time')}"
     for order in sorted(set(book.failed) ^ set(listed)):
-        yield f"{order} failed {book.failed.get(order, 0)} times, and the service knows otherwise"
+        yield f"{order} failed {count_of(book.failed.get(order, 0), 'time')}, and the service knows otherwise"
     for order in sorted(set(book.failed) & set(listed)):
         yield from _compare_one(order, book, listed[order])
 
 
 def _compare_one(order: str, book: Book, known: ListedFailure) -> Iterator[str]:
     if known.attempts != book.failed[order]:
-        yield f"{order} failed {book.failed[order]} times, the service counts {known.attempts}"
+        yield f"{order} failed {count_of(book.failed[order], 'time')}, the service counts {known.attempts}"
     wanted = "unresolved" if order in book.given_up else "resolved"
     if known.status != wanted:
         yield f"{order} should be {wanted}, and is {known.status}"

@@ -61,7 +61,8 @@ def _why_queue(
     if not unlevel:
         return None
     ready = max((each.ready or 0 for each in unlevel), default=0)
-    before = f": {ready:,} messages are on it" if ready else ""
+    are = "message is" if ready == 1 else "messages are"
+    before = f": {ready:,} {are} on it" if ready else ""
     return f"{queue} is not read to its end yet{before}"
 
 

@@ -170,7 +170,9 @@ def find_unknown_status(text: str) -> str | None:
         return None
     near = nearest(unknown[0].removeprefix("-"), _STATUSES) if unknown else None
     meant = f"; perhaps {_STATUSES[near]} is meant" if near else ""
-    named = f"{unknown[0][:_LONGEST_SHOWN]} is no status" if unknown else "It names no status"
+    named = (
+        f"No status is called {unknown[0][:_LONGEST_SHOWN]}" if unknown else "It names no status"
+    )
     return f"{named}{meant}. A status is one of: {', '.join(FailedMessageStatus)}."
 
 

@@ -157,4 +157,9 @@ def ids_beginning(text: str) -> IdRange | None:
 
 def count_messages(number: int) -> str:
     """Return a number of messages in words: `1 message`, `20 messages`."""
-    return f"{number} message" if number == 1 else f"{number} messages"
+    return count_of(number, "message")
+
+
+def count_of(number: int, one: str, many: str = "") -> str:
+    """Return a number of things in words; of which several are called as the one, with an s."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"

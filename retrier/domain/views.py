@@ -47,7 +47,9 @@ CONDITIONS: Mapping[ViewList, frozenset[str]] = {
 class ViewRefusal(StrEnum):
     """Why a view is not saved."""
 
-    NO_NAME = f"a view has a name of 1 to {LONGEST_NAME} characters, without a slash"
+    NO_NAME = f"a view has a name of 1 to {LONGEST_NAME} characters"
+    INVISIBLE = "the name of a view has only characters that can be seen, and plain spaces"
+    NO_PART = "the name of a view is a part of its address: it has no slash, and is not . or .."
     NO_LIST = f"a view is one of these lists: {', '.join(ViewList)}"
     TOO_LONG = f"the conditions of a view have at most {LONGEST_QUERY:,} characters"
     TWICE = "a condition stands twice"
@@ -88,9 +90,9 @@ def read_view(name: str, page: str, query: str) -> View | ViewRefusal:
     one nobody would find it.
     """
     name = name.strip()
-    plain = name.isprintable() and clean(name) == name and name not in (".", "..")
-    if not (name and plain and len(name) <= LONGEST_NAME and "/" not in name):
-        return ViewRefusal.NO_NAME
+    why_not = _why_not_named(name)
+    if why_not is not None:
+        return why_not
     if page not in list(ViewList):
         return ViewRefusal.NO_LIST
     if len(query) > LONGEST_QUERY:
@@ -105,3 +107,11 @@ def read_view(name: str, page: str, query: str) -> View | ViewRefusal:
     if len(written) > LONGEST_QUERY or clean(written, LONGEST_QUERY) != written:
         return ViewRefusal.TOO_LONG
     return View(name=name, page=ViewList(page), query=written)
+
+
+def _why_not_named(name: str) -> ViewRefusal | None:
+    if not name or len(name) > LONGEST_NAME:
+        return ViewRefusal.NO_NAME
+    if not name.isprintable():
+        return ViewRefusal.INVISIBLE
+    return ViewRefusal.NO_PART if "/" in name or name in (".", "..") else None

@@ -135,7 +135,7 @@ def describe_rate(rate: int | None) -> str:
     """Say why there is a pause between two cuts; only what is due by policy needs no rate."""
     if rate is None:
         return "the policies allow only so many a second"
-    return f"its rate is {rate} messages a second"
+    return f"its rate is {count_messages(rate)} a second"
 
 
 def estimate_end(

@@ -137,8 +137,30 @@ def see_nothing(_queues: Sequence[str]) -> MissingQueues:
     return MissingQueues()
 
 
-def warnings_of(found: Preview, seen: MissingQueues) -> Iterator[tuple[str, str]]:
+WhyNot = Callable[[str], str | None]
+"""Returns why no retry is sent to a queue; None if it is."""
+
+
+def closed_of(found: Preview, why_not: WhyNot) -> Mapping[str, str]:
+    """Return the destinations to which nothing will be sent, and why; what is not known aside."""
+    told = ((each, why_not(each)) for each in found.destinations)
+    return {queue: why for queue, why in told if why is not None}
+
+
+def warnings_of(
+    found: Preview, seen: MissingQueues, closed: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
     """Yield the kind and the words of what is to be known before a retry, missing queues aside."""
+    for line in found.lines(By.DESTINATION):
+        if line.key in closed:
+            messages = f"{line.count:,} message{' is' if line.count == 1 else 's are'}"
+            yield (
+                "destination_closed",
+                (
+                    f"{messages} not sent: {closed[line.key]}. Name another queue for this retry, "
+                    "or redirect this one."
+                ),
+            )
     for queue, why_not in sorted(seen.unsure.items()):
         yield "not_looked_at", f"It is not known whether the queue {queue} exists: {why_not}."
     if seen.why_not is not None:

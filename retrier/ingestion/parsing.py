@@ -276,8 +276,14 @@ def _dialect(arrival: Arrival) -> Dialect | Unintelligible:
 
 
 def _storable(arrival: Arrival, details: FailureDetails) -> FailureDetails:
-    """Fit details to the columns, drop a time too far ahead, apply the queue's destination."""
+    """Fit details to the columns, drop a time too far ahead, apply the queue's destination.
+
+    Of a destination no character is taken out: what is left would be the name of another queue. One
+    that is cut is too long for any queue still.
+    """
     changes = out_of_limits(details)
+    if not details.destination.startswith(changes.get("destination", "")):
+        changes["destination"] = NOT_KNOWN
     if arrival.mapping.destination:
         changes["destination"] = clean(arrival.mapping.destination)
     if arrival.believable(details.time_of_failure) is None:

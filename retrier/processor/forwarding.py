@@ -17,6 +17,7 @@ from typing import assert_never
 
 from retrier.domain.copies import StagedCopy, read_staged
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause, WindowResult
+from retrier.domain.text import count_of
 from retrier.domain.wire import (
     ChannelClosed,
     Confirmed,
@@ -585,9 +586,9 @@ class Forwarding:
         self._keep(run)
         if foreign:
             raise StagingQueueUnusable(
-                f"{foreign} copies of another Retrier installation are in the staging queue: two "
-                "installations share a broker and an instance name. They were put back. Give one "
-                "of them another `instance`."
+                f"{count_of(foreign, 'copy', 'copies')} of another Retrier installation came from the "
+                "staging queue: two installations share a broker and an instance name. All was put "
+                "back. Give one of them another `instance`."
             )
         window = run.next_window(context.retries.window, context.retries.window_bytes)
         if not window:

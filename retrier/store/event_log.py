@@ -19,7 +19,7 @@ from sqlalchemy import Insert, delete, func, insert, or_, select
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveRequest
 from retrier.domain.events import NO_PEOPLE, ROUTINE, SERVICE
 from retrier.domain.identity import is_within, to_ranges
-from retrier.domain.text import LONG_BYTES, IdRange, clean
+from retrier.domain.text import LONG_BYTES, IdRange, clean, count_messages
 from retrier.store.engine.database import Database, reading
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction
@@ -472,7 +472,7 @@ def entry_of_many(act: Act, who: str, operation_id: str | None, numbers: Sequenc
     """Return the entry for the messages with these numbers, ascending and at least one."""
     return Entry(
         kind=KINDS[act],
-        text=f"{len(numbers)} messages {_WORDS[act]}",
+        text=f"{count_messages(len(numbers))} {_WORDS[act]}",
         who=who,
         operation_id=operation_id,
         details={"first": numbers[0], "last": numbers[-1], "numbers": to_ranges(numbers)},
@@ -483,7 +483,7 @@ def entry_of_request(request: ArchiveRequest, operation_id: str, total: int) -> 
     """Return the entry for a request whose messages are changed chunk by chunk."""
     return Entry(
         kind=f"{request.act}_asked",
-        text=f"{request.originator}: {request.act} of {total} messages was asked for",
+        text=f"{request.originator}: {request.act} of {count_messages(total)} was asked for",
         who=request.requested_by,
         operation_id=operation_id,
     )

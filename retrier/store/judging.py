@@ -21,6 +21,7 @@ from retrier.domain.retry_operation import (
     RetryOperationState,
     RetryType,
 )
+from retrier.domain.text import count_messages
 from retrier.policy.facts import Facts, facts_of
 from retrier.policy.policy_set import Dice, Policies, judge_revert, unless_copy, unless_stands
 from retrier.store import event_log, operations
@@ -213,7 +214,7 @@ def entries_of_standing(changes: Iterable[MessageChange]) -> list[Entry]:
 def _describe_word(word: LastWord, keys: Sequence[str]) -> Entry:
     one = keys[0] if len(keys) == 1 else None
     text = (
-        f"{one or f'{len(keys)} messages'}: failed again after a person's last word "
+        f"{one or count_messages(len(keys))}: failed again after a person's last word "
         f"({word}): nothing is retried by itself"
     )
     details: dict[str, object] = {"last_word": word, "count": len(keys)}
@@ -265,7 +266,7 @@ def _tell(
 
 def _describe(decided: Decided, members: Sequence[JudgedMessage]) -> Entry | None:
     one = members[0].unique_message_id if len(members) == 1 else None
-    about = one or f"{decided.count} messages"
+    about = one or count_messages(decided.count)
     by = f"policy {decided.policy}" if decided.policy else "no policy"
     why = members[0].judgement.decision.why
     details: dict[str, object] = {

@@ -21,6 +21,7 @@ from retrier.domain.retry_operation import (
     next_cut,
 )
 from retrier.domain.streams import LOOK_AT_ALL, HeldLooks
+from retrier.domain.text import count_messages
 from retrier.store import batches, breakers, claims, cuts, event_log, operations
 from retrier.store.cuts import UNKNOWN_ID, Cut, why_not
 from retrier.store.engine.database import Database
@@ -175,7 +176,7 @@ def adopt(tx: Transaction, batch: RetryBatch) -> int | None:
     adopted = Entry(
         kind="batch_adopted",
         text=(
-            f"{left} is adopted with its {size} messages"
+            f"{left} is adopted with its {count_messages(size)}"
             if size
             else f"{left} had no messages yet: it is deleted, and its operation goes on"
         ),

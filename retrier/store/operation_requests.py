@@ -28,6 +28,7 @@ from retrier.domain.retry_operation import (
     refuse,
 )
 from retrier.domain.selection import Selection
+from retrier.domain.text import count_messages
 from retrier.errors import KeyReused
 from retrier.store import event_log, operations
 from retrier.store.engine.database import Database, writing
@@ -135,7 +136,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
     skipped = _name_messages(tx, operation_id, request.selection.ids or (), cut_off)
     asked = Entry(
         kind="retry_asked",
-        text=f"{request.originator}: a retry of {total} messages was asked for",
+        text=f"{request.originator}: a retry of {count_messages(total)} was asked for",
         who=request.requested_by,
         operation_id=operation_id,
     )
@@ -337,10 +338,9 @@ def _told(order: Order) -> tuple[str, str]:
             return "operation_resumed", "goes on"
         case Cancel():
             return "cancel_asked", "its end was asked for"
-        case SetRate(None):
-            return "operation_rate", "its rate is not limited any more"
         case SetRate(rate):
-            return "operation_rate", f"{rate} messages a second at most"
+            limited = rate is not None and f"{count_messages(rate)} a second at most"
+            return "operation_rate", limited or "its rate is not limited any more"
         case _ as never:
             assert_never(never)
 

@@ -12,6 +12,7 @@ from retrier.domain.failed_message import RetryEnd
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.selection import Selection
+from retrier.domain.text import count_messages
 from retrier.domain.wire import PropertyCodec
 from retrier.store import claims, event_log, messages, operations
 from retrier.store.engine.database import reading
@@ -257,9 +258,8 @@ def presume(
     sent = Counter({(key, RetryOutcome.PRESUMED): count for key, count in presumed.items()})
     operations.count_outcomes(tx, sent)
     text = (
-        f"{len(due)} messages resolved: their retries were sent before "
-        f"{sent_before:%Y-%m-%d %H:%M:%S}Z and did not come back, so they are presumed to "
-        "have succeeded"
+        f"{count_messages(len(due))} resolved: what was sent before "
+        f"{sent_before:%Y-%m-%d %H:%M:%S}Z and did not come back is presumed to have succeeded"
     )
     event_log.append(tx, [Entry(kind="retries_presumed", text=text)])
     return len(due)

@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, delete, func, select
 
 from retrier.domain.failed_message import Disposition, FailureDetails
 from retrier.domain.failure_texts import read_said
+from retrier.domain.text import count_of
 from retrier.domain.wire import PropertyCodec
 from retrier.policy.facts import facts_of
 from retrier.policy.policy_set import PolicySet
@@ -105,7 +106,7 @@ def _entry(told: ToldSet, problems: Sequence[str]) -> Entry:
     return Entry(
         kind="policies_wrong",
         text=(
-            f"The policies of {told.instance} on {told.host} have {len(problems)} problems; "
+            f"The policies of {told.instance} on {told.host} have {count_of(len(problems), 'problem')}; "
             f"those before them stay in force: {'; '.join(problems)}"
         ),
         details={"problems": list(problems), "set_hash": told.set_hash, "pid": told.pid},

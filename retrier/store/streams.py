@@ -20,6 +20,7 @@ from retrier.domain.streams import (
     describe_hold,
     show_position,
 )
+from retrier.domain.text import count_messages
 from retrier.store import event_log, messages, operations
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import by_code_point
@@ -370,7 +371,7 @@ def _tell(stream: Stream, ids: Sequence[str], who: str) -> Iterator[Entry]:
     place = f"stream {stream.stream_id} of {stream.queue}"
     yield Entry(
         kind="stream_released",
-        text=f"{place}: {len(ids)} messages released: they no longer wait for earlier ones",
+        text=f"{place}: {count_messages(len(ids))} released, without a wait for earlier ones",
         who=who,
         details={"queue": stream.queue, "stream_id": stream.stream_id, "count": len(ids)},
     )

@@ -38,6 +38,7 @@ from retrier.web import (
 from retrier.web.counts import PageCounts
 from retrier.web.forms import read_form
 from retrier.web.page import (
+    HEADERS,
     environment,
     live_version,
     person_router,
@@ -46,7 +47,7 @@ from retrier.web.page import (
     static_router,
 )
 from retrier.web.parts import PageParts
-from retrier.web.wording import duration, sentence
+from retrier.web.wording import duration, noun, plural, sentence
 
 _FIRST = ("overview.html", "messages.html", "message.html")
 """Templates that most people see first; each is compiled once, with all that it imports."""
@@ -116,11 +117,30 @@ def _show_problem(request: Request, found: Problem) -> Response:
     return answer
 
 
+def show_refusal(found: Problem) -> Response:
+    """Return the page for a request that is refused before anything is read.
+
+    It tells nothing of the service: whoever asks under a foreign host may be a page of a stranger.
+    """
+    status = found.status
+    text = (
+        environment()
+        .get_template("refused.html")
+        .render(
+            code=status,
+            title=_TITLES[status],
+            text=found.detail,
+            advice=_ADVICE[status],
+        )
+    )
+    return Response(text.encode(), status, HEADERS, "text/html; charset=utf-8")
+
+
 def _last_state(counts: PageCounts) -> str | None:
     if counts.last is None:
         return None
     count = counts.last.unresolved
-    return f"{count:,} messages were unresolved {duration(counts.age())} ago."
+    return f"{plural(count, 'message')} {noun(count, 'was', 'were')} unresolved {duration(counts.age())} ago."
 
 
 def _misshapen(request: Request, error: Exception) -> Response:

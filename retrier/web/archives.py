@@ -12,6 +12,7 @@ from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOpera
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection, chosen_parts, describe
 from retrier.gateway import UndoRefusal
+from retrier.http.views import check_texts
 from retrier.store.archive_lists import (
     ArchivePreview,
     find_archive_operation,
@@ -22,8 +23,7 @@ from retrier.store.archive_lists import (
 from retrier.store.event_log import EventFilter, list_newest_events
 from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
 from retrier.store.pending import time_before
-from retrier.web.filters import check_texts
-from retrier.web.forms import ConfirmationForm, Form, SentForm
+from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import Parts
@@ -151,20 +151,18 @@ class ArchivedQuery:
 
 def unarchive_form(
     query: ArchivedQuery, found: ArchivePreview, until: Mapping[str, str]
-) -> ConfirmationForm:
+) -> QuestionForm:
     """Return the question before everything that matches is unarchived; `until` bounds it."""
-    what = ", ".join(f"{name} {value}" for name, value in query.conditions.items())
-    return ConfirmationForm(
+    said = ", ".join(f"{name} {value}" for name, value in query.conditions.items())
+    return QuestionForm(
         title=f"Unarchive {plural(found.total, 'message')}?" if found.total else "Nothing matches",
-        lead=f"Archived messages that match: {what or 'all of them'}.",
-        act=f"Unarchive {plural(found.total, 'message')}",
+        what=f"Archived messages that match: {said or 'all of them'}.",
+        button=f"Unarchive {plural(found.total, 'message')}" if found.total else "",
         post_to=f"{PATH}/unarchive",
         back=f"{PATH}?{urlencode(query.conditions)}" if query.conditions else PATH,
-        notes=["They are unresolved again. Nothing is sent: a retry is asked for separately."],
-        skipped=found.skipped_because,
+        warnings=["They are unresolved again. Nothing is sent: a retry is asked for separately."],
+        left_out=found.skipped_because,
         fields=[*query.conditions.items(), *until.items(), ("all", "yes")],
-        asks_why=True,
-        is_empty=found.total == 0,
     )
 
 
@@ -262,8 +260,8 @@ def preview_unarchive(request: Request, parts: Parts, query: ArchivedFilter) -> 
     """Say how many messages would be unarchived."""
     now = time_before(parts.db, timedelta(0))
     planned = parts.gateway.archives.plan(Act.UNARCHIVE, query.select(), now)
-    form = unarchive_form(query, planned.preview, {"plan": planned.plan.token})
-    return show(request, "confirm.html", current=PATH, form=form)
+    question = unarchive_form(query, planned.preview, {"plan": planned.plan.token})
+    return show(request, "question.html", current=PATH, question=question)
 
 
 @archived_router.post("/unarchive")

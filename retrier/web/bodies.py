@@ -35,6 +35,10 @@ _XML = re.compile(
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
+FORMS = ("text", "hex")
+"""How a body is shown if a person asks for it so."""
+
+
 class BodyKind(StrEnum):
     """How a body is shown."""
 
@@ -84,7 +88,7 @@ def excerpt(beginning: bytes) -> str:
     """Return the beginning of a body in one line of 60 characters; empty if it is no text."""
     text = _read_text(beginning, whole=False) or ""
     line = " ".join(text.removeprefix("\ufeff").split())
-    return line if len(line) <= _EXCERPT else f"{line[:_EXCERPT]}…"
+    return line if len(line) <= _EXCERPT else f"{line[:_EXCERPT].rstrip()}…"
 
 
 def show_body(beginning: bytes, size: int, form: str = "", packed: str = "") -> ShownBody:

@@ -16,15 +16,13 @@ from retrier.domain.selection import (
     asks_for_dead,
     describe,
 )
-from retrier.domain.text import clean
 from retrier.domain.times import is_duration, read_moment
-from retrier.http.filters import FilterQuery, read_filter
+from retrier.http.filters import FilterQuery
+from retrier.http.views import understand
 from retrier.store.groups import find_title
 from retrier.web.forms import Form
 from retrier.web.parts import PageParts
 
-ANY_STATUS = "all"
-_UNCLEAN = "No message has such a text as {}: it holds NUL, or it is too long."
 _NO_ID = "An id is 32 hexadecimal digits with dashes."
 
 
@@ -48,25 +46,6 @@ def read_address(query: Annotated[FilterQuery, Depends()]) -> FilterQuery:
     if not dead:
         return query
     return replace(query, status=FailedMessageStatus.UNRESOLVED, disposition=WantedDisposition.DEAD)
-
-
-def understand(query: FilterQuery) -> Selection:
-    """Return the messages that a list with this filter shows. Raises HTTPException."""
-    check_texts(query.values)
-    if query.status == ANY_STATUS:
-        return read_filter(replace(query, status=""))
-    found = read_filter(query)
-    # Whoever looks for certain messages wants them whatever became of them.
-    if query.status or query.message_id or query.archived_by or query.operation:
-        return found
-    return replace(found, statuses=frozenset({FailedMessageStatus.UNRESOLVED}))
-
-
-def check_texts(given: Mapping[str, str]) -> None:
-    """Refuse texts that no message has, and that databases do not look for. Raises HTTPException."""
-    for name, value in given.items():
-        if clean(value) != value:
-            raise HTTPException(400, _UNCLEAN.format(name))
 
 
 def name_ids(ids: Sequence[str]) -> Selection:

@@ -285,10 +285,12 @@ SentForm = Annotated[Form, Depends(_form)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionForm:
-    """A form that asks before it acts; `why` is "asked", "needed", or empty.
+    """A form that asks before it acts. `button` is empty if nothing would be done, `leave` leads away.
 
-    `left_out` counts by reason what would be left as it is. `button` is empty if nothing would be
-    done. `reasons` are those that a message may be given.
+    `counts` say how many, `warnings` what a person must know, `notes` the rest. `destinations` are
+    queues with how many messages go there, `others` how many go to further ones. `left_out` counts
+    by reason what would be left as it is. `fields` are hidden, and name what it is about. `why` is
+    "asked", "needed", or empty. `reasons` are those that a message may be given.
     """
 
     title: str
@@ -297,34 +299,15 @@ class QuestionForm:
     back: str
     button: str
     text: str = ""
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    fields: Mapping[str, str] = field(default_factory=dict)
-    why: str = "asked"
-    reasons: Sequence[str] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmationForm:
-    """A form that acts, with what it would do. `act` is on its button, `back` leads away from it.
-
-    `counts` say how many, `notes` what a person must know. `destinations` are queues with how many
-    messages go there. `fields` are hidden, and name what it is about. Nothing is asked if `is_empty`.
-    """
-
-    title: str
-    lead: str
-    act: str
-    post_to: str
-    back: str
     counts: Sequence[str] = ()
-    notes: Sequence[str] = ()
     destinations: Sequence[tuple[str, int]] = ()
     others: int = 0
-    skipped: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    notes: Sequence[str] = ()
     fields: Sequence[tuple[str, str]] = ()
-    asks_why: bool = False
-    is_empty: bool = False
+    why: str = "asked"
+    reasons: Sequence[str] = ()
     leave: str = "Cancel"
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
@@ -17,6 +16,7 @@ from retrier.domain.identity import canonical
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
 from retrier.http.filters import read_time
+from retrier.http.views import DIRECTIONS, SLUGS, GroupSort, choose
 from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
 from retrier.store.groups import GroupCount, add_archives, add_retries, find_title, list_hosts
@@ -31,10 +31,6 @@ from retrier.web.parts import PageParts, Parts
 from retrier.web.previews import ask_before, show_preview
 from retrier.web.wording import number, plural, sentence, title_words
 
-SLUGS: Mapping[str, str] = dict(
-    zip(("exception", "type", "queue", "endpoint"), CLASSIFIERS, strict=True)
-)
-"""The classifiers as they stand in addresses."""
 DEFAULT = next(iter(SLUGS))
 
 NAMES: Mapping[str, str] = {
@@ -44,15 +40,6 @@ NAMES: Mapping[str, str] = {
     "endpoint": "endpoint",
 }
 """The classifiers as people read them."""
-
-
-class GroupSort(StrEnum):
-    """What the groups can be sorted by."""
-
-    LAST = "last"
-    FIRST = "first"
-    COUNT = "count"
-    TITLE = "title"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +129,7 @@ _KEYS: Mapping[GroupSort, Callable[[GroupRow], Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupQuery:
-    """What the list is asked for; what cannot be understood in its address is left at its default.
+    """What the list is asked for; without a word its address means the default.
 
     `by` is a classifier, as it stands in addresses. `since` is written as a person did: `2h`, or a
     time.
@@ -164,13 +151,13 @@ def read_query(
     direction: str = "",
     page: str = "",
 ) -> GroupQuery:
-    """Return what the address of the list asks for."""
+    """Return what the address of the list asks for. Raises WrongField."""
     return GroupQuery(
-        by=by if by in SLUGS else DEFAULT,
+        by=choose(by, "by", SLUGS) or DEFAULT,
         text=text.strip(),
         since=since.strip(),
-        sort=GroupSort(sort) if sort in list(GroupSort) else GroupSort.LAST,
-        descending=direction != "asc",
+        sort=GroupSort(choose(sort, "sort", list(GroupSort)) or GroupSort.LAST),
+        descending=choose(direction, "direction", DIRECTIONS) != "asc",
         page=page_number(page),
     )
 

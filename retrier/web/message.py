@@ -26,6 +26,7 @@ from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.wait_reasons import Holding
 from retrier.domain.wire import packed_as
+from retrier.http.views import choose
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 from retrier.store.attempts import ShownAttempt
 from retrier.store.imports import find_send
@@ -43,6 +44,7 @@ from retrier.store.streams import find_place
 from retrier.store.wait_reasons import find_waits
 from retrier.web.bodies import (
     EXTENSIONS,
+    FORMS,
     SHOWN,
     BodyKind,
     bytes_after,
@@ -55,7 +57,7 @@ from retrier.web.messages import WITHOUT_OUTCOME
 from retrier.web.page import HEADERS, see_other, show
 from retrier.web.pages import PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import show_preview
+from retrier.web.previews import next_ways, show_preview
 from retrier.web.streams import link_of_place
 from retrier.web.wording import DISPOSITIONS, STATUSES, first_line, number, sentence
 
@@ -270,7 +272,7 @@ class MessageQuery:
     @property
     def number(self) -> int:
         """The page of the history."""
-        return page_number(self.history)
+        return page_number(self.history, "history")
 
     @property
     def values(self) -> dict[str, str]:
@@ -403,8 +405,9 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
     body = hide_body(found.body_size)
     if parts.shows_content:
         beginning = find_beginning(parts.db, unique_id, SHOWN)
+        form = choose(query.body, "body", FORMS)
         packed = packed_as(found.properties, found.headers)
-        body = show_body(beginning, found.body_size, query.body, packed)
+        body = show_body(beginning, found.body_size, form, packed)
     goes_on = body.kind is BodyKind.BYTES and not body.is_unpacked
     reasons, place = find_waits(parts.db, unique_id), find_place(parts.db, unique_id)
     compared = _compared(found, query.compare)
@@ -509,6 +512,8 @@ def revive(unique_id: str, parts: Parts, form: SentForm) -> Response:
 def ask_again(request: Request, unique_id: str, parts: Parts) -> Response:
     """Ask before a message is retried whose retry has no outcome yet."""
     question = _question(parts, unique_id, "again", "Retry it again", WITHOUT_OUTCOME)
+    ways = next_ways(parts, Selection(ids=(canonical(unique_id),)))
+    question = replace(question, destinations=ways.destinations, warnings=ways.warnings)
     return show(request, "question.html", current="/messages", question=question)
 
 

@@ -1,7 +1,7 @@
 """Failed messages: the list, and what can be done with those selected, or with all that match."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from retrier.domain.outcomes import OUTCOME_WORDS
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.http.filters import FilterQuery
+from retrier.http.views import ANY_STATUS, DIRECTIONS, choose, understand
 from retrier.store.comments import find_comments
 from retrier.store.message_details import find_beginnings
 from retrier.store.message_lists import ListedMessage, Order, PageRequest, Sort, list_messages
@@ -22,7 +23,6 @@ from retrier.store.selections import last_number
 from retrier.store.wait_reasons import why_listed_wait
 from retrier.web.bodies import LOOKED_AT, excerpt
 from retrier.web.filters import (
-    ANY_STATUS,
     Selected,
     group_title,
     only_status,
@@ -30,16 +30,16 @@ from retrier.web.filters import (
     read_selected,
     select,
     select_all,
-    understand,
 )
 from retrier.web.forms import QuestionForm, SentForm, local
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
-from retrier.web.previews import ask_before, show_preview
-from retrier.web.wording import ACTS, DISPOSITIONS, STATUSES, plural
+from retrier.web.previews import ask_before, next_ways, show_preview
+from retrier.web.wording import ACTS, DISPOSITIONS, STATUSES, capital, noun, plural
 
 DEFAULT_SORT = Sort.TIME_OF_FAILURE
+_DIGITS = 18
 
 STATUS_NAMES: Mapping[str, str] = {
     **{status: word for status, (word, _) in STATUSES.items()},
@@ -125,11 +125,15 @@ def tokens(
             value = named.get(name) or query.values[name]
             yield Token(
                 name=words,
-                value=f"{value} times" if name == "attempts_at_least" else value,
+                value=_times(value) if name == "attempts_at_least" else value,
                 # An outcome is that of an operation's retries: it goes with the operation.
                 without=listing.to(**{name: ""} | ({"outcome": ""} if name == "operation" else {})),
                 moment=times.get(name),
             )
+
+
+def _times(count: str) -> str:
+    return f"{count} {noun(int(count[:_DIGITS]), 'time')}"
 
 
 router = APIRouter(prefix="/messages")
@@ -204,6 +208,7 @@ def ask_about_selected(
     if not chosen.everything and not chosen.ids:
         return see_other("/messages?done=nothing")
     selected = select(parts, query, chosen.ids, everything=bool(chosen.everything))
+    selected = replace(selected, words=capital(selected.words))
     back = local(chosen.back, "/messages")
     if chosen.everything and chosen.act in ACTS.keys() - acts_on(understand(query)).keys():
         raise HTTPException(400, UNFIT.format(ACTS[chosen.act]))
@@ -266,6 +271,7 @@ def _ask_again(parts: PageParts, selected: Selected, back: str) -> QuestionForm:
     planned = parts.gateway.archives.plan(Act.RELEASE, chosen, at)
     count = len(chosen.ids) if chosen.ids is not None else planned.preview.total
     words = plural(count, "message")
+    ways = next_ways(parts, planned.selection)
     return QuestionForm(
         title=f"Retry {words} again?",
         what=selected.words,
@@ -273,7 +279,10 @@ def _ask_again(parts: PageParts, selected: Selected, back: str) -> QuestionForm:
         back=back,
         button=f"Retry {words} again",
         text=WITHOUT_OUTCOME,
-        fields={**selected.fields, "plan": planned.plan.token},
+        destinations=ways.destinations,
+        others=ways.others(count),
+        warnings=ways.warnings,
+        fields=[*selected.fields.items(), ("plan", planned.plan.token)],
     )
 
 
@@ -286,8 +295,8 @@ WITHOUT_OUTCOME = (
 
 
 def _order(sort: str, direction: str) -> Order:
-    known = Sort(sort) if sort in list(Sort) else DEFAULT_SORT
-    return Order(sort=known, descending=direction != "asc")
+    known = Sort(choose(sort, "sort", list(Sort)) or DEFAULT_SORT)
+    return Order(sort=known, descending=choose(direction, "direction", DIRECTIONS) != "asc")
 
 
 def _values(order: Order) -> dict[str, str]:

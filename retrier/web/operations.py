@@ -37,7 +37,7 @@ from retrier.store.operation_lists import (
     list_operations,
 )
 from retrier.web.counts import Snapshot
-from retrier.web.forms import ConfirmationForm, Form, SentForm
+from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.page import see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
@@ -165,29 +165,29 @@ def _canary(details: OperationDetails) -> str | None:
 _PAUSE = "Pause it instead: it stays paused until somebody resumes it."
 
 
-def cancel_form(found: OperationDetails, batch: BatchDetails | None) -> ConfirmationForm:
+def cancel_form(found: OperationDetails, batch: BatchDetails | None) -> QuestionForm:
     """Return the question; nothing is asked where a cancel would be refused."""
     shown = found.operation
     address = f"/operations/{shown.operation_id}"
     why_not = "it is cancelled already" if shown.cancel_asked else refuse_now(shown, Cancel())
     if why_not is not None:
-        return ConfirmationForm(
+        return QuestionForm(
             title="It cannot be cancelled",
-            lead=sentence(why_not),
-            act="",
+            what=sentence(why_not),
+            button="",
             post_to=f"{address}/cancel",
             back=address,
-            notes=[_PAUSE] if shown.is_standing else [],
-            is_empty=True,
+            warnings=[_PAUSE] if shown.is_standing else [],
         )
-    return ConfirmationForm(
+    return QuestionForm(
         title="Cancel this operation?",
-        lead=capital(shown.originator),
-        act=f"Cancel it, and leave {plural(shown.remaining, 'message')} unsent",
+        what=capital(shown.originator),
+        button=f"Cancel it, and leave {plural(shown.remaining, 'message')} unsent",
         post_to=f"{address}/cancel",
         back=address,
         counts=_counts(found, batch),
-        notes=["A cancelled operation does not begin again. A paused one does."],
+        warnings=["A cancelled operation does not begin again. A paused one does."],
+        why="",
         leave="Keep it",
     )
 
@@ -288,8 +288,8 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
 def ask_before_cancel(request: Request, operation_id: str, parts: Parts) -> Response:
     """Say what a cancel would end, and ask for it."""
     found = _found(parts, operation_id)
-    form = cancel_form(found, _batch(parts, found))
-    return show(request, "confirm.html", current=PATH, form=form)
+    question = cancel_form(found, _batch(parts, found))
+    return show(request, "question.html", current=PATH, question=question)
 
 
 @router.post("/{operation_id}/cancel")

@@ -10,6 +10,7 @@ from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
 from retrier.domain.processor_work import WaitingFor, find_work
 from retrier.domain.wait_reasons import estimate_end
+from retrier.http.views import choose
 from retrier.store.event_log import Mark
 from retrier.web.counts import Snapshot, Trouble
 from retrier.web.groups import group_prefix, list_rows
@@ -231,9 +232,9 @@ def plot(found: Snapshot, named: str) -> dict[str, object]:
     """Return what the plot of a span that ends now shows: bars, their scale, marks, and it in words.
 
     A bar has its kind, which is its class, and where it stands: x, y and height. A mark has its
-    tone and its x.
+    tone and its x. Raises WrongField.
     """
-    name = named if named in SPANS else next(iter(SPANS))
+    name = choose(named, "span", SPANS) or next(iter(SPANS))
     span = SPANS[name]
     begins = _begin(found.at, span)
     known = (*found.hours, *found.minutes) if span.is_by_hours else found.minutes

@@ -203,7 +203,7 @@ def environment() -> Environment:
     )
     names = (
         *("number", "plural", "noun", "duration", "iso", "utc", "clock", "ago", "size", "listed"),
-        *("capital", "sentence", "plainly", "visible", "first_line", "event_tone"),
+        *("capital", "sentence", "plainly", "visible", "breakable", "first_line", "event_tone"),
     )
     made.filters.update({name: getattr(wording, name) for name in names})
     made.globals.update(static_url=static_url, next_words=wording.next_words)

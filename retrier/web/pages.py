@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
 
+from retrier.http.problems import WrongField
+
 T = TypeVar("T")
 
 PAGE = 50
@@ -56,6 +58,8 @@ class PagedList(Generic[T]):
         return f"{self.path}?{urlencode(kept)}" if kept else self.path
 
 
-def page_number(text: str) -> int:
-    """Return which page an address names; what is no number is the first."""
-    return min(max(1, int(text[:6])), LAST_PAGE) if text.isascii() and text.isdecimal() else 1
+def page_number(text: str, name: str = "page") -> int:
+    """Return which page an address names, by a parameter with this name. Raises WrongField."""
+    if text and not (text.isascii() and text.isdecimal()):
+        raise WrongField(f"query.{name}", f"What is said of {name} is no number: {text[:100]}.")
+    return min(max(1, int(text[:6] or 1)), LAST_PAGE)

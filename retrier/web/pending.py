@@ -12,30 +12,23 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryTerms, hash_subject
 from retrier.domain.selection import Selection
+from retrier.http.views import AGES, check_texts, choose
 from retrier.store.archive_lists import PlannedAct
 from retrier.store.message_lists import PageRequest
 from retrier.store.pending import (
     Waiting,
-    count_next_destinations,
     list_pending,
     time_before,
 )
 from retrier.store.recovery import list_recovering
-from retrier.web.filters import check_texts
-from retrier.web.forms import ConfirmationForm, Form, SentForm
+from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import PageParts, Parts
+from retrier.web.previews import NextWays, next_ways
 from retrier.web.wording import noun, plural
 
 PATH = "/pending"
-
-AGES: Mapping[str, timedelta] = {
-    "hour": timedelta(hours=1),
-    "day": timedelta(days=1),
-    "week": timedelta(days=7),
-}
-"""How old a retry is at least, as it stands in addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +42,8 @@ class PendingQuery:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """What narrows the list."""
-        older = self.older if self.older in AGES else ""
+        """What narrows the list. Raises WrongField."""
+        older = choose(self.older, "older", AGES)
         found = {"queue": self.queue, "operation": self.operation, "older": older}
         return {name: value for name, value in found.items() if value}
 
@@ -66,15 +59,13 @@ class PendingQuery:
 
     @property
     def waiting(self) -> Waiting:
-        """Return it as the store is asked."""
+        """Return it as the store is asked. Raises WrongField."""
         return Waiting(
             queue=self.queue or None,
             operation_id=self.operation or None,
-            for_longer_than=AGES.get(self.older),
+            for_longer_than=AGES.get(choose(self.older, "older", AGES)),
         )
 
-
-MOST_DESTINATIONS = 10
 
 _TWICE = (
     "The consumer may have handled the first retry already, and only told nobody. If it does not "
@@ -140,29 +131,38 @@ def act_form(
     act: Act,
     pending: PendingSelection,
     planned: PlannedAct,
-    destinations: Sequence[tuple[str, int]],
+    ways: NextWays,
     back: str,
-) -> ConfirmationForm:
-    """Return the question before an act: RELEASE is to retry again, to these `destinations`."""
+) -> QuestionForm:
+    """Return the question before an act: RELEASE is to retry again, in these `ways`."""
     plan = [] if pending.ids is not None else [("plan", planned.plan.token)]
     total, again = planned.preview.total, act is Act.RELEASE
-    what, doubt = plural(total, "message"), _TWICE if again else _LOST
-    others = total - sum(count for _, count in destinations)
+    doubt = _TWICE if again else _LOST
     # Without the advice for the command line that may stand behind a reason.
     left_out = planned.preview.skipped_because.items()
-    return ConfirmationForm(
+    return QuestionForm(
         title=_title(act, total),
-        lead=f"This is about {pending.words}.",
-        act=f"Send {what} again" if again else f"{what} {noun(total, 'was', 'were')} handled",
+        what=f"This is about {pending.words}.",
+        button=_button(act, total),
         post_to=f"{PATH}/{'retry' if again else 'resolve'}",
         back=back,
-        notes=[doubt] if pending.ids is not None else [doubt, _LATER],
-        destinations=destinations,
-        others=max(0, others) if again else 0,
-        skipped={reason.split(";")[0]: count for reason, count in left_out},
+        warnings=[*ways.warnings, doubt] if total else [],
+        notes=[_LATER] if total and pending.ids is None else [],
+        destinations=ways.destinations,
+        others=ways.others(total),
+        left_out={reason.split(";")[0]: count for reason, count in left_out},
         fields=[*pending.fields, *plan],
-        asks_why=True,
-        is_empty=total == 0,
+    )
+
+
+def _button(act: Act, total: int) -> str:
+    what = plural(total, "message")
+    if total == 0:
+        return ""
+    return (
+        f"Send {what} again"
+        if act is Act.RELEASE
+        else f"{what} {noun(total, 'was', 'were')} handled"
     )
 
 
@@ -284,11 +284,9 @@ def _ask(
         return see_other(f"{back}{'&' if '?' in back else '?'}done=nothing")
     at = pending.at or time_before(parts.db, _AT_ONCE)
     planned = parts.gateway.archives.plan(act, pending.selection, at, pending.older)
-    destinations: Sequence[tuple[str, int]] = ()
-    if act is Act.RELEASE:
-        destinations = count_next_destinations(parts.db, planned.selection, MOST_DESTINATIONS)
-    form = act_form(act, pending, planned, destinations, back)
-    return show(request, "confirm.html", current=PATH, form=form)
+    ways = next_ways(parts, planned.selection) if act is Act.RELEASE else NextWays()
+    question = act_form(act, pending, planned, ways, back)
+    return show(request, "question.html", current=PATH, question=question)
 
 
 def _read_form(form: Form, act: Act) -> PendingSelection:

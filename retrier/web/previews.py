@@ -1,6 +1,7 @@
 """What a person sees before a retry of many, or of everything that is unresolved."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
@@ -8,14 +9,14 @@ from fastapi import APIRouter, Request, Response
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import RetryRequest, type_of
 from retrier.domain.selection import Selection
-from retrier.http.parts import warnings_of
-from retrier.store.pending import time_before
+from retrier.http.parts import closed_of, warnings_of
+from retrier.store.pending import count_next_destinations, time_before
 from retrier.store.previews import By, plan_of
 from retrier.web.filters import Selected
 from retrier.web.forms import QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.parts import PageParts, Parts
-from retrier.web.wording import ACTS, plural
+from retrier.web.wording import ACTS, noun, plural
 
 
 def show_preview(
@@ -40,7 +41,8 @@ def show_preview(
     )
     found = parts.gateway.plan(previewed, parts.codec)
     lines = found.lines(By.DESTINATION)
-    sight = parts.look_at(found.destinations)
+    closed = closed_of(found, parts.gateway.why_not_send_to)
+    sight = parts.look_at([each for each in found.destinations if each not in closed])
     return show(
         request,
         "retry.html",
@@ -52,12 +54,44 @@ def show_preview(
         count=found.left,
         destinations=lines,
         missing=sight.missing,
+        closed=closed,
         others=found.left - sum(each.count for each in lines),
         skipped=found.skipped,
-        warnings=[text for _, text in warnings_of(found, sight)],
+        warnings=[text for _, text in warnings_of(found, sight, closed)],
         fields=fields or {},
         asks_where=asks_where,
     )
+
+
+MOST_DESTINATIONS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextWays:
+    """To which queues pending retries would go again, the fullest first; `warnings` about these."""
+
+    destinations: Sequence[tuple[str, int]] = ()
+    warnings: Sequence[str] = ()
+
+    def others(self, total: int) -> int:
+        """Return how many of them go to queues that are not named here."""
+        return max(0, total - sum(n for _, n in self.destinations)) if self.destinations else 0
+
+
+def next_ways(parts: PageParts, selection: Selection) -> NextWays:
+    """Return where they would go, with what is to be known before."""
+    found = count_next_destinations(parts.db, selection, MOST_DESTINATIONS)
+    why_not = {name: parts.gateway.why_not_send_to(name) for name, _ in found if name}
+    missing = parts.look_at([name for name, why in why_not.items() if why is None]).missing
+    warnings = [
+        f"{plural(count, 'message')} {noun(count, 'is', 'are')} not sent: {why}."
+        for name, count in found
+        if (why := why_not.get(name)) is not None
+    ]
+    warnings += [
+        f"The queue {name} does not exist: retries to it fail." for name in sorted(missing)
+    ]
+    return NextWays(destinations=found, warnings=warnings)
 
 
 _WHAT = {
@@ -87,7 +121,7 @@ def ask_before(
         text=_WHAT[act] if name else "",
         left_out=planned.preview.skipped_because,
         notes=() if selected.selection.ids is not None else (_LATER,),
-        fields={**selected.fields, "plan": planned.plan.token},
+        fields=[*selected.fields.items(), ("plan", planned.plan.token)],
     )
 
 

@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Response
 
 from retrier.domain.classifiers import CLASSIFIERS
+from retrier.http.views import SLUGS
 from retrier.store.search import NamedKind, find_named
 from retrier.web.counts import Snapshot
-from retrier.web.groups import SLUGS
 from retrier.web.page import see_other
 from retrier.web.parts import Parts
 

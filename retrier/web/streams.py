@@ -12,6 +12,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import INEXACT, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream, tell_state
+from retrier.http.views import ANY_STATUS
 from retrier.store.message_lists import PageRequest
 from retrier.store.streams import (
     HeldMessages,
@@ -23,12 +24,11 @@ from retrier.store.streams import (
     list_streams,
     plan_release,
 )
-from retrier.web.filters import ANY_STATUS
 from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
 from retrier.web.parts import Parts
-from retrier.web.wording import DISPOSITIONS, STATUSES, number, plural
+from retrier.web.wording import DISPOSITIONS, STATUSES, number, plainly, plural
 
 PATH = "/streams"
 _DIGITS = 32
@@ -91,7 +91,7 @@ def stream_row(listed: ListedStream) -> StreamRow:
         held=listed.held,
         released=f"{plural(count, 'message')} released by hand" if count else "",
         head_id=listed.head.unique_message_id,
-        waits_for=f"The first is one {tell_state(listed.head)}.",
+        waits_for=f"The first is one {plainly(tell_state(listed.head))}.",
         since=listed.since,
         live=row_key(listed.stream),
     )
@@ -99,7 +99,7 @@ def stream_row(listed: ListedStream) -> StreamRow:
 
 def _lead(listed: ListedStream) -> str:
     count = f"{plural(listed.open, 'message')} {'is' if listed.open == 1 else 'are'} open"
-    state = tell_state(listed.head)
+    state = plainly(tell_state(listed.head))
     if not listed.held:
         return f"{count}, and nothing is held. The first is one {state}."
     be = "is" if listed.held == 1 else "are"
@@ -139,13 +139,18 @@ def release_question(
         if name
         else "",
         notes=(
-            f"The first message is one {tell_state(listed.head)}.",
+            f"The first message is one {plainly(tell_state(listed.head))}.",
             _NOT_YET,
         ),
         post_to=f"{PATH}/release",
         back=back,
         button=name,
-        fields={"queue": stream.queue, "stream": stream.stream_id, "ids": " ".join(ids), **plan},
+        fields=[
+            ("queue", stream.queue),
+            ("stream", stream.stream_id),
+            ("ids", " ".join(ids)),
+            *plan.items(),
+        ],
         why="",
     )
 

@@ -5,9 +5,10 @@ from urllib.parse import parse_qsl, quote
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from retrier.domain.views import LONGEST_NAME, LONGEST_QUERY, SavedView, ViewRefusal, read_view
+from retrier.domain.views import LONGEST_NAME, LONGEST_QUERY, SavedView, ViewRefusal
+from retrier.http.views import read_wanted_view
 from retrier.store.views import find_view, list_views
-from retrier.web.forms import ConfirmationForm, QuestionForm, SentForm, local
+from retrier.web.forms import QuestionForm, SentForm, local
 from retrier.web.page import see_other, show
 from retrier.web.parts import Parts
 from retrier.web.wording import sentence
@@ -33,9 +34,11 @@ def get_views(request: Request, parts: Parts) -> Response:
 
 
 @router.get("/save-view")
-def ask_name(request: Request, view: str = "", query: str = "", back: str = "/") -> Response:
+def ask_name(
+    request: Request, parts: Parts, view: str = "", query: str = "", back: str = "/"
+) -> Response:
     """Ask for the name under which a list with its conditions is saved."""
-    found = read_view("unnamed", view, query)
+    found = read_wanted_view(parts.db, "unnamed", view, query)
     if isinstance(found, ViewRefusal):
         raise HTTPException(400, sentence(found))
     return show(
@@ -54,12 +57,12 @@ def save_view(request: Request, parts: Parts, form: SentForm) -> Response:
     """Save it; under a name that is taken, show what would be replaced, and ask."""
     name, query = form.exactly("name").strip(), form.exactly("query")[: LONGEST_QUERY + 1]
     version = form.text("version", _LONGEST_VERSION)
-    saved = parts.gateway.views.save(
-        name,
-        form.exactly("view"),
-        query,
-        form.requested_by,
-        int(version) if version.isascii() and version.isdecimal() else None,
+    read = read_wanted_view(parts.db, name, form.exactly("view"), query)
+    replaced = int(version) if version.isascii() and version.isdecimal() else None
+    saved = (
+        read
+        if isinstance(read, ViewRefusal)
+        else parts.gateway.views.save(read, form.requested_by, replaced)
     )
     known = find_view(parts.db, name) if saved is ViewRefusal.TAKEN else None
     if known is not None:
@@ -70,10 +73,10 @@ def save_view(request: Request, parts: Parts, form: SentForm) -> Response:
 
 
 def _ask_replace(request: Request, known: SavedView, view: str, query: str, back: str) -> Response:
-    form = ConfirmationForm(
+    question = QuestionForm(
         title=f"Replace the view “{known.view.name}”?",
-        lead=f"It was saved by {known.who}, and shows {known.view.page} with other conditions.",
-        act="Replace it",
+        what=f"It was saved by {known.who}, and shows {known.view.page} with other conditions.",
+        button="Replace it",
         post_to="/save-view",
         back=back,
         notes=[
@@ -85,15 +88,10 @@ def _ask_replace(request: Request, known: SavedView, view: str, query: str, back
             ("query", query),
             ("version", str(known.version)),
         ],
+        why="",
         leave="Keep it",
     )
-    return show(request, "confirm.html", current=_HERE, form=form)
-
-
-@router.get(f"{_HERE}/{{name}}")
-def open_view(name: str, parts: Parts) -> Response:
-    """Lead to the list that was saved under this name."""
-    return see_other(_find(parts, name).view.path)
+    return show(request, "question.html", current=_HERE, question=question)
 
 
 @router.get(f"{_HERE}/{{name}}/delete")
@@ -116,6 +114,12 @@ def delete_view(name: str, parts: Parts, form: SentForm) -> Response:
     """Delete a view; one that is gone already is gone, too."""
     parts.gateway.views.delete(name, form.requested_by)
     return see_other(f"{_HERE}?done=view-deleted")
+
+
+@router.get(f"{_HERE}/{{name:path}}")
+def open_view(name: str, parts: Parts) -> Response:
+    """Lead to the list that was saved under this name."""
+    return see_other(_find(parts, name).view.path)
 
 
 def _find(parts: Parts, name: str) -> SavedView:

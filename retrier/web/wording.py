@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from markupsafe import Markup
+
 from retrier.domain.archive_operation import Act
 from retrier.domain.classifiers import WITHOUT_TRACE
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
@@ -187,6 +189,7 @@ def title_words(title: str) -> str:
 _ON_THE_PAGE = {
     "`retrier pending retry` or `retrier pending resolve`": "see Pending",
     "`retrier retry` sends back what is unresolved": "only a dead message is revived",
+    "`retrier imports list`": "see Failed imports",
 }
 """What a reason says of commands, for a person in a browser."""
 _QUOTED = re.compile(r"`([^`]*)`")
@@ -210,6 +213,14 @@ def visible(text: str) -> str:
     Some of them would let the reader see another order of letters than there is.
     """
     return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
+_PLACES = re.compile(r"(?<=[._/:-])|(?<=[a-z])(?=[A-Z])")
+
+
+def breakable(name: str) -> Markup:
+    """Return a name as `visible` does, with places where a narrow column may break it."""
+    return Markup("<wbr>").join(part for part in _PLACES.split(visible(name)) if part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

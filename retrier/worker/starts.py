@@ -30,6 +30,7 @@ from uuid import uuid4
 from retrier.clock import Clock
 from retrier.domain import headers
 from retrier.domain.dialects.dialect import count
+from retrier.domain.text import count_of
 from retrier.domain.wire import PropertyCodec
 from retrier.private_files import make_private_folder
 from retrier.processes import Owner, describe_process, is_gone
@@ -432,15 +433,16 @@ def _poison(name: str, crashes: int) -> Problem:
     return Problem(
         reason=Reason.POISON,
         type="PoisonMessage",
-        message=f"{name} was started {crashes} times with this message, and crashed each time",
+        message=f"{name} was started {count_of(crashes, 'time')} with this message, and crashed each time",
     )
 
 
 def _too_slow(name: str, times: int, seconds: float) -> Problem:
+    each = f", each of {times} times" if times > 1 else ""
     return Problem(
         reason=Reason.TIMEOUT,
         type="HandlerTimeout",
-        message=f"{name} took longer than {seconds:g} s with this message, each of {times} times",
+        message=f"{name} took longer than {seconds:g} s with this message{each}",
     )
 
 

@@ -112,7 +112,7 @@ def test_a_staging_queue_that_somebody_else_holds_is_named_and_declared_anew(
 ) -> None:
     with held(broker, site.staging_queue, kind):
         work = begin(site)
-        in_use = "is not ours and in use: 0 messages ready, 1 consumers"
+        in_use = "is not ours and in use: 0 messages ready, 1 consumer"
         must_say(work, f".*{re.escape(in_use)}.*")
 
     work.begin_now()

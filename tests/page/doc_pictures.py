@@ -1,9 +1,7 @@
-"""The pictures of the documentation: `python -m tests.page.doc_pictures [FOLDER]`.
-
-Made of the demo as a newcomer meets it. Without a folder they go to docs/pictures.
-"""
+"""The pictures of the documentation, made of the demo as a newcomer meets it."""
 
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -39,7 +37,9 @@ PICTURES: Mapping[str, tuple[str, int, Callable[[Screen], None]]] = {
 
 def main() -> int:
     """Make the pictures; return the exit code."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    parser = ArgumentParser("python -m tests.page.doc_pictures", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help="else docs/pictures")
+    folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     with (
         shop_with_failures() as failing,

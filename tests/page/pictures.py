@@ -1,13 +1,12 @@
-"""Pictures of every page, light and dark in four widths: `python -m tests.page.pictures FOLDER [PAGE...]`.
-
-With names of pages only of these: `tests/page/pages.py` has them.
+"""Pictures of every page, light and dark in four widths: 360, 768, 1024 and 1440 pixels.
 
 A service of its own is started with the demo's shop: 135 of 300 orders fail. Some are being retried.
 """
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from argparse import ArgumentParser, Namespace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -44,10 +43,9 @@ class Failing:
 
 def main() -> int:
     """Make the pictures; return the exit code."""
-    if len(sys.argv) < 2:
-        print(__doc__)  # noqa: T201 - a program
-        return 2
-    folder = Path(sys.argv[1])
+    every = {**PAGES, "demo": lambda _http: "/demo"}
+    asked = read_arguments(sys.argv[1:], every)
+    folder: Path = asked.folder
     folder.mkdir(parents=True, exist_ok=True)
     with (
         shop_with_failures() as failing,
@@ -62,8 +60,7 @@ def main() -> int:
             f"sqlite:///{failing.workspace.folder}/retrier.db",
         )
         open_breaker(http)
-        every = {**PAGES, "demo": lambda _http: "/demo"}
-        chosen = {name: every[name] for name in sys.argv[2:] or every}
+        chosen = {name: every[name] for name in asked.pages or every}
         for theme, width in product(THEMES, WIDTHS):
             context = browser.new_context(
                 color_scheme=theme,  # type: ignore[arg-type]
@@ -75,6 +72,21 @@ def main() -> int:
             context.close()
     print(f"{len(THEMES) * len(WIDTHS) * len(chosen)} pictures in {folder}")  # noqa: T201 - a program
     return 0
+
+
+def read_arguments(given: Sequence[str], known: Collection[str]) -> Namespace:
+    """Return folder and pages; what is none of `known` ends the program with a usage mistake."""
+    summary, _, more = (__doc__ or "").partition("\n\n")
+    parser = ArgumentParser("python -m tests.page.pictures", description=summary, epilog=more)
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="where they are put; it is made"
+    )
+    parser.add_argument("pages", nargs="*", metavar="PAGE", help=f"of: {', '.join(known)}")
+    asked = parser.parse_args(given)
+    unknown = [each for each in asked.pages if each not in known]
+    if unknown:
+        parser.error(f"no page is called {', '.join(unknown)}")
+    return asked
 
 
 def take(screen: Screen, path: str, file: Path) -> None:

@@ -108,6 +108,16 @@ def test_an_unknown_address_is_told_in_words(looked_at: Running, open_look: Open
     assert looked_at.http.get("/nowhere").status_code == 404
 
 
+def test_what_is_refused_before_anything_is_read_is_told_in_words(open_look: OpenScreen) -> None:
+    screen = open_look()
+    screen.expected = ("console: Failed to load resource",)
+
+    page = screen.open("/messages?queue=a%00b")
+
+    assert page.locator("h1").inner_text() == "This cannot be asked"
+    assert screen.find_violations() == []
+
+
 def test_every_place_of_the_bar_is_there(looked_at: Running) -> None:
     places = (*NAVIGATION, *(place for menu in MENUS for place in menu.links))
     answers = {place.path: looked_at.http.get(place.path).status_code for place in places}
@@ -137,7 +147,7 @@ CHECKED = {
     "message",
     *("bodies", "bytes"),
     "question",
-    "confirm",
+    "refused",
     "operations",
     "operation_parts",
     "operation",

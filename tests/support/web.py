@@ -9,7 +9,7 @@ import httpx
 from retrier.api.middleware import RequestMiddleware
 from retrier.app.policies import read_policy_text
 from retrier.http.parts import have_none
-from retrier.web.application import create_page
+from retrier.web.application import create_page, show_refusal
 from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
@@ -59,7 +59,7 @@ class Web:
             simulating=of_api.simulating,
         )
         page = create_page(self.parts)
-        page.add_middleware(RequestMiddleware, callers=of_api.callers.of_page)
+        page.add_middleware(RequestMiddleware, callers=of_api.callers.of_page, show=show_refusal)
         self.http = client_of(page)
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 from retrier.app.parts import make_mapping
 from retrier.domain.classifiers import cause_of
 from retrier.domain.dialects import RABBITMQ, RETRIER
+from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.dialects.nservicebus import NServiceBusDialect
 from retrier.domain.failed_message import Failure
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
@@ -145,7 +146,6 @@ class TestFailures:
             ("Retrier.Exception.StackTrace", "stack_trace", 64 * 1024),
             ("Retrier.MessageType", "message_type", 1024),
             ("Retrier.FailedQueue", "queue", 1024),
-            ("Retrier.FailedQueue", "destination", 1024),
             ("Retrier.Stream", "stream_id", 1024),
             ("Retrier.CompletedSteps", "completed_steps", 64 * 1024),
         ],
@@ -154,6 +154,16 @@ class TestFailures:
         found = failure(delivery(retrier_headers() | {header: "\0" + "x" * 100_000}))
 
         assert getattr(found.details, column) == "x" * limit
+
+    def test_a_queue_that_no_queue_can_be_called_is_not_the_one_without_these_characters(self):
+        found = failure(delivery(retrier_headers() | {"Retrier.FailedQueue": "ord\0ers"}))
+
+        assert (found.details.queue, found.details.destination) == ("orders", NOT_KNOWN)
+
+    def test_a_queue_with_a_name_that_is_too_long_is_cut(self):
+        found = failure(delivery(retrier_headers() | {"Retrier.FailedQueue": "x" * 9000}))
+
+        assert found.details.destination == "x" * 1024
 
 
 class TestMappedQueues:

@@ -6,7 +6,15 @@ from decimal import Decimal
 
 import pytest
 
-from retrier.domain.text import COLUMN_BYTES, DEEPEST, TOO_DEEP, clean, jsonable
+from retrier.domain.text import (
+    COLUMN_BYTES,
+    DEEPEST,
+    TOO_DEEP,
+    clean,
+    count_messages,
+    count_of,
+    jsonable,
+)
 
 
 def test_plain_text_stays_as_it_is():
@@ -88,3 +96,14 @@ def test_the_headers_given_are_left_alone():
     jsonable(headers)
 
     assert headers == {"list": ["a\0"]}
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0 messages"), (1, "1 message"), (2, "2 messages")]
+)
+def test_one_is_told_as_one(number, words):
+    assert count_messages(number) == words
+
+
+def test_what_has_a_plural_of_its_own_is_told_with_it():
+    assert (count_of(1, "copy", "copies"), count_of(3, "copy", "copies")) == ("1 copy", "3 copies")

@@ -119,11 +119,15 @@ class BatchDetails(Batch):
 
 
 class PreviewedLine(TypedDict):
-    """So many of the messages have this in common; without an id the name is it."""
+    """So many of the messages have this in common; without an id the name is it.
+
+    `not_sent_because` says of a destination why no retry is sent there.
+    """
 
     id: NotRequired[Maybe[str]]
     name: str
     count: int
+    not_sent_because: NotRequired[Maybe[str]]
 
 
 class PreviewedLines(TypedDict):

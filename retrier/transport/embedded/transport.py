@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
+from retrier.domain.text import count_messages
 from retrier.domain.wire import (
     Confirmed,
     Delivery,
@@ -387,7 +388,7 @@ class EmbeddedQueues:
         if messages:
             raise StagingQueueUnusable(
                 f"the queue {queue!r} in {self._db.place} is not ours and in use: it holds "
-                f"{messages} messages. Empty and delete it, or give this instance another name."
+                f"{count_messages(messages)}. Empty and delete it, or give this instance another name."
             )
 
     def delivery_limit(self, _queue: str) -> None:

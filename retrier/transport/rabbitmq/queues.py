@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import amqp
 from amqp.protocol import queue_declare_ok_t
 
+from retrier.domain.text import count_messages, count_of
 from retrier.errors import QueueSilent, StagingQueueUnusable
 from retrier.transport.rabbitmq.connection import (
     A_STREAM,
@@ -295,8 +296,8 @@ class RabbitMQQueues:
             if self._is_of_an_older_broker(queue, wanted):
                 return False
             raise StagingQueueUnusable(
-                f"the queue {queue!r} is not ours and in use: {found.message_count} messages ready, "
-                f"{found.consumer_count} consumers. The broker said: {refusal.words}. {ADVICE}"
+                f"the queue {queue!r} is not ours and in use: {count_messages(found.message_count)} "
+                f"ready, {count_of(found.consumer_count, 'consumer')}. The broker said: {refusal.words}. {ADVICE}"
             ) from refusal
         if is_of_a_stream(self._refuse_consumer(queue)):
             # A stream reports 0 messages when it has some, and `if_empty` does not protect it.

@@ -84,8 +84,8 @@ def test_an_item_without_exception_and_endpoint_still_has_both_members(api: Api)
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        ("unresolvd", "unresolvd is no status; perhaps unresolved is meant"),
-        ("archived,retry", "retry is no status"),
+        ("unresolvd", "No status is called unresolvd; perhaps unresolved is meant"),
+        ("archived,retry", "No status is called retry"),
         ("-resolve", "perhaps resolved is meant"),
         (" , ", "It names no status"),
         ("sleeping", "A status is one of: unresolved, retry_issued, resolved, archived."),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.api.event_types import type_of
+from retrier.api.events import type_of
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,49 @@ def test_a_browser_that_asks_first_is_told_what_it_may_send(idle: Api) -> None:
     assert "Content-Type" in answer.headers["Access-Control-Allow-Headers"]
 
 
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        ("/api/errors/archive", "GET, POST, PATCH, OPTIONS"),
+        ("/api/redirects/1", "PUT, DELETE, OPTIONS"),
+        ("/health", "GET, HEAD, OPTIONS"),
+    ],
+)
+def test_a_browser_that_asks_first_is_told_the_methods_of_this_address(
+    idle: Api, path: str, methods: str
+) -> None:
+    asked = {"Origin": PULSE, "Access-Control-Request-Method": "PATCH"}
+
+    told = idle.http.options(path, headers=asked).headers
+
+    assert (told["Allow"], told["Access-Control-Allow-Methods"]) == (methods, methods)
+
+
+def test_a_browser_may_go_on_to_an_address_that_is_none_and_read_the_404(idle: Api) -> None:
+    asked = {"Origin": PULSE, "Access-Control-Request-Method": "GET"}
+
+    answer = idle.http.options("/nowhere", headers=asked)
+
+    assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (204, PULSE)
+    assert "Access-Control-Allow-Methods" not in answer.headers
+    assert "Allow" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("listed", "named"),
+    [
+        (PULSE, "HTTP://Pulse.Example:9090"),
+        ("HTTP://PULSE.example:9090", PULSE),
+        ("https://pulse.example:443", "https://pulse.example"),
+        ("https://pulse.example", "https://pulse.example:443"),
+    ],
+)
+def test_one_origin_in_two_writings_is_one(tmp_path: Path, listed: str, named: str) -> None:
+    api = idle_api(tmp_path, make_callers(ApiSettings(allowed_origins=(listed,))))
+
+    assert not is_refused(api, Origin=named)
+
+
 @pytest.mark.parametrize("origin", ["http://evil.example", "null"])
 def test_a_foreign_page_that_asks_first_is_told_nothing(idle: Api, origin: str) -> None:
     asked = {"Origin": origin, "Access-Control-Request-Method": "PATCH"}

@@ -214,7 +214,7 @@ class TestWhatIsShown:
         while not bench.take_turn():
             pass
 
-        assert shown(api, created)["waits_because"] == "its rate is 1 messages a second"
+        assert shown(api, created)["waits_because"] == "its rate is 1 message a second"
 
     def test_says_why_its_batch_waits(
         self, api: Api, bench: Bench, asked: CreatedOperation

@@ -344,6 +344,16 @@ def test_a_dry_run_says_where_all_would_go_and_that_it_is_missing(cli: CommandLi
     assert line.split(maxsplit=2)[1:] == ["orders", "does not exist: retries to it fail"]
 
 
+def test_a_dry_run_says_what_is_not_sent_because_of_where_it_would_go(cli: CommandLine) -> None:
+    cli.api.receive(failure(destination=ERROR_QUEUE))
+
+    result = cli.run("retry", "--all", "--dry-run")
+
+    assert ERROR_QUEUE in result.stdout
+    assert "takes no retries: they are not sent" in result.stdout
+    assert "is an error queue or staging queue of Retrier's own" in result.stderr
+
+
 def test_what_a_dry_run_counted_is_sent_and_no_more(cli: CommandLine) -> None:
     cli.api.receive(failure(), failure())
     plan = json.loads(cli.run("retry", "--all", "--dry-run", "--json").stdout)["plan"]

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from retrier.web.bodies import SHOWN, SHOWN_AS_BYTES, BodyKind, ShownBody, show_body
+from retrier.web.bodies import SHOWN, SHOWN_AS_BYTES, BodyKind, ShownBody, excerpt, show_body
 from retrier.web.wording import visible
 
 
@@ -202,3 +202,7 @@ def test_the_beginning_of_a_long_json_is_set_in_lines_and_loses_nothing() -> Non
     assert found.kind is BodyKind.JSON
     assert found.is_cut
     assert "".join(found.text.split()) == "".join(body[:SHOWN].decode().split())
+
+
+def test_the_sign_of_a_cut_follows_the_last_word_and_no_blank() -> None:
+    assert excerpt(b"x" * 59 + b" more") == "x" * 59 + "…"

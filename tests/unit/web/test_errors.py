@@ -108,6 +108,39 @@ def test_a_host_that_is_not_ours_is_refused(web: Web) -> None:
     assert web.http.get("/", headers={"Host": "evil.example"}).status_code == 421
 
 
+LARGE = {"Content-Length": str(2**40), "Origin": "http://localhost"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status", "says"),
+    [
+        ("GET", "/messages?queue=a%00b", {}, 400, "has a NUL character"),
+        ("GET", "/groups%00", {}, 400, "has a NUL character"),
+        ("POST", "/retry", {"Origin": "http://evil.example"}, 403, "another origin"),
+        ("POST", "/retry", LARGE, 413, "at most 16777216 bytes"),
+        ("GET", "/", {"Host": "evil.example"}, 421, "the host evil.example"),
+    ],
+)
+def test_what_is_refused_before_anything_is_read_is_a_page(
+    web: Web, method: str, path: str, headers: dict[str, str], status: int, says: str
+) -> None:
+    answer = web.http.request(method, path, headers=headers)
+
+    assert (answer.status_code, answer.headers["Content-Type"]) == (
+        status,
+        "text/html; charset=utf-8",
+    )
+    assert says in answer.text
+    assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+
+
+def test_a_page_under_a_foreign_host_tells_nothing_of_the_service(web: Web) -> None:
+    text = web.http.get("/", headers={"Host": "evil.example"}).text
+
+    assert "1.2.3" not in text
+    assert "data-live" not in text
+
+
 def test_a_wrong_method_is_refused_in_words(web: Web) -> None:
     answer = web.http.post("/groups", headers={"Origin": "http://localhost"})
 

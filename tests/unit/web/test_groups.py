@@ -448,3 +448,13 @@ def test_a_title_without_a_stack_trace_leaves_the_word_to_its_message(web: Web) 
     assert titles(html) == ["SmtpError"]
     assert "<bdi>greylisted</bdi>" in html
     assert "No stacktrace" not in html
+
+
+def test_what_is_new_since_a_deploy_is_asked_for_by_its_time(web: Web) -> None:
+    web.api.receive(failure(message_type="Shop.A"))
+
+    html = web.get("/groups", by="type", since="2026-05-04T09:00:00")
+
+    assert 'name="since" value="2026-05-04T09:00:00" data-utc' in html
+    assert titles(html) == ["Shop.A"]
+    assert titles(web.get("/groups", by="type", since="2999-05-04T09:00:00")) == []

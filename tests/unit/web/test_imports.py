@@ -101,7 +101,7 @@ class TestOneImport:
 
         html = web.get(f"/imports/{import_id}")
 
-        assert "Shop.Tenant" in html
+        assert "Shop.<wbr>Tenant" in html
         assert "north" in html
         assert "&#34;order&#34;: 7" in html
 
@@ -111,7 +111,7 @@ class TestOneImport:
         html = web.get(f"/imports/{import_id}")
 
         assert "no field type &#39;Z&#39;" in html
-        assert "Shop.Tenant" in html
+        assert "Shop.<wbr>Tenant" in html
         assert "00000000  " in html
 
     def test_shows_hostile_headers_and_bodies_harmlessly(self, web: Web) -> None:

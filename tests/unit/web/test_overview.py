@@ -271,8 +271,11 @@ class TestThePlot:
         assert series.minutes() == []
         assert [each.failed for each in series.hours()] == [1]
 
-    def test_an_unknown_span_is_an_hour(self, web: Web) -> None:
-        assert "The last hour: " in web.get("/", span="century")
+    def test_an_unknown_span_is_refused(self, web: Web) -> None:
+        answer = web.http.get("/", params={"span": "century"})
+
+        assert answer.status_code == 400
+        assert "What may be said of span: hour, " in answer.text
 
 
 def look_twice(web: Web) -> None:

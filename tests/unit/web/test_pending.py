@@ -81,7 +81,7 @@ def test_a_preview_counts_messages_and_destinations(web: Web, bench: Bench) -> N
     html = web.get(RETRY, all="yes")
 
     assert "Retry 2 messages once more?" in html
-    assert re.search(rf"<b>{QUEUE}</b></td><td class=\"num\">2<", html)
+    assert re.search(rf"<b><bdi>{QUEUE}</bdi></b></td><td class=\"num\">2<", html)
 
 
 def test_a_preview_follows_redirects(web: Web, bench: Bench) -> None:
@@ -90,7 +90,7 @@ def test_a_preview_follows_redirects(web: Web, bench: Bench) -> None:
 
     html = web.get(RETRY, id=key)
 
-    assert "<b>elsewhere</b>" in html
+    assert "<b><bdi>elsewhere</bdi></b>" in html
 
 
 def test_the_selected_ones_are_retried_again(web: Web, bench: Bench) -> None:

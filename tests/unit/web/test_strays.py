@@ -38,6 +38,27 @@ def test_a_list_says_that_it_is_not_narrowed(web: Web, path: str) -> None:
     assert "Nothing here reads <bdi>colour</bdi>." in web.get(path, colour="red")
 
 
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("/?span=century", "What may be said of span: hour, 6h"),
+        ("/messages?sort=color", "What may be said of sort: id, "),
+        ("/messages?direction=up", "What may be said of direction: asc, desc."),
+        ("/messages?page=two", "What is said of page is no number: two."),
+        ("/messages?status=bogus", "bogus"),
+        ("/groups?sort=color", "What may be said of sort: last, first, count, title."),
+        ("/groups?by=color", "What may be said of by: exception, type, queue, endpoint."),
+        ("/pending?older=year", "What may be said of older: hour, day, week."),
+        ("/pending/retry?all=yes&older=year", "What may be said of older: hour, day, week."),
+    ],
+)
+def test_a_value_that_nobody_reads_is_refused(web: Web, address: str, why: str) -> None:
+    answer = web.http.get(address)
+
+    assert answer.status_code == 400
+    assert why in answer.text
+
+
 def test_the_nearest_name_is_told(web: Web) -> None:
     assert "perhaps <b>queue</b> is meant" in web.get("/messages", queu="x")
 

@@ -153,7 +153,7 @@ class TestOneStream:
 
         html = look(web)
 
-        assert f"held behind the first, which is not retried now: `{QUEUE}` is held by" in html
+        assert f"held behind the first, which is not retried now: “{QUEUE}” is held by" in html
         assert ids[0] in html
 
     def test_without_a_strict_rule_holds_nothing(self, web: Web, bench: Bench) -> None:

@@ -43,3 +43,18 @@ def test_long_lists_are_cut() -> None:
 @pytest.mark.parametrize(("text", "whole"), [("it waits", "It waits."), ("Why?", "Why?")])
 def test_reasons_become_sentences(text: str, whole: str) -> None:
     assert wording.sentence(text) == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Shop.Tenant", "Shop.<wbr>Tenant"),
+        ("EnclosedMessageTypes", "Enclosed<wbr>Message<wbr>Types"),
+        ("x-death", "x-<wbr>death"),
+        ("<b>.\u202e", "&lt;b&gt;.<wbr>⟨U+202E⟩"),
+        ("plain", "plain"),
+        ("", ""),
+    ],
+)
+def test_a_narrow_column_breaks_a_name_between_its_parts(name: str, shown: str) -> None:
+    assert str(wording.breakable(name)) == shown
