@@ -8,7 +8,7 @@ from typing import Any
 from retrier.app.parts import make_mapping
 from retrier.clock import SystemClock
 from retrier.domain import dialects
-from retrier.domain.dialects.dialect import NOT_KNOWN
+from retrier.domain.dialects.dialect import NOT_KNOWN, Original
 from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
@@ -110,6 +110,14 @@ def _describe_failure(found: Failure, codec: PropertyCodec, mapping: QueueMappin
             for name in headers
             if dialects.strips(found.dialect, name) or is_among(name, stripped)
         ),
-        "goes_back": "the message inside its envelope" if inside else "the message as it came",
+        "goes_back": _what_goes_back(inside, found.body),
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _what_goes_back(inside: Original | None, body: bytes) -> str:
+    if inside is None or (inside.keeps_properties and inside.body == body):
+        return "the message as it came"
+    if inside.keeps_properties:
+        return "the message without what its failure added to the body"
+    return "the message inside its envelope"

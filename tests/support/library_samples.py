@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.wire import Properties
+from tests.support.php_bodies import BUS, each, envelope, failed_with, private, sent
 
 STAMPS = "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
 NET_TRACE = "   at Shop.Packing.Pack(Order order) in /src/Packing.cs:line 12"
@@ -64,23 +65,10 @@ def easynetq(message: str = '{"order":7}', **changes: object) -> bytes:
     return json.dumps(envelope | changes).encode()
 
 
-def php(text: str) -> bytes:
-    """Return a text as PHP's serializer of Messenger sends it: with slashes."""
-    slashed = text.replace("\\", "\\\\").replace('"', '\\"').replace("\0", "\\0")
-    return slashed.encode()
-
-
-_S = "Symfony\\Component\\Messenger"
-PHP_ENVELOPE = (
-    f'O:36:"{_S}\\Envelope":2:{{s:44:"\0{_S}\\Envelope\0stamps";a:2:{{'
-    f's:53:"{_S}\\Stamp\\ErrorDetailsStamp";a:1:{{i:0;O:53:"{_S}\\Stamp\\ErrorDetailsStamp":2:{{'
-    f's:69:"\0{_S}\\Stamp\\ErrorDetailsStamp\0exceptionClass";s:16:"RuntimeException";'
-    f's:71:"\0{_S}\\Stamp\\ErrorDetailsStamp\0exceptionMessage";s:13:"no stock left";}}}}'
-    f's:49:"{_S}\\Stamp\\RedeliveryStamp";a:1:{{i:0;O:49:"{_S}\\Stamp\\RedeliveryStamp":1:{{'
-    f's:61:"\0{_S}\\Stamp\\RedeliveryStamp\0retryCount";i:2;}}}}'
-    f's:63:"\0{_S}\\Stamp\\SentToFailureTransportStamp\0originalReceiverName";s:5:"async";}}'
-    f's:45:"\0{_S}\\Envelope\0message";O:14:"App\\OrderPlaced":1:{{s:2:"id";i:7;}}}}'
-)
+ORDER = private("App\\OrderPlaced", id=7, buyer="Zo\u00eb 'x' \\ \"y\"")
+PHP_SENT = sent(envelope(ORDER, (BUS, each(private(BUS, busName="default")))))
+"""What the sender sent."""
+PHP_FAILED = sent(envelope(ORDER, (BUS, each(private(BUS, busName="default"))), *failed_with()))
 
 SAMPLES = [
     Sample(
@@ -219,7 +207,7 @@ SAMPLES = [
         found_on="failed",
         headers={},
         fields={"content_type": "text/plain"},
-        body=php(PHP_ENVELOPE),
+        body=PHP_FAILED,
         details=FailureDetails(
             queue="",
             destination="",
@@ -227,7 +215,6 @@ SAMPLES = [
             message_type="App\\OrderPlaced",
             exception_type="RuntimeException",
             exception_message="no stock left",
-            failure_reason="lost if it fails again",
             attempts_reported=3,
         ),
     ),

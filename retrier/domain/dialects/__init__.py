@@ -25,14 +25,15 @@ RETRIER = BY_CONSUMERS[-1]
 RABBITMQ = RabbitMqDialect()
 DRAMATIQ = DramatiqDialect()
 EASYNETQ = EasyNetQDialect()
+SYMFONY = SymfonyDialect()
 
-ENVELOPES: tuple[Dialect, ...] = (EASYNETQ,)
-"""What came is no message of the sender: that stands inside."""
+ENVELOPES: tuple[Dialect, ...] = (EASYNETQ, SYMFONY)
+"""What came is no message of the sender, or not it alone: that stands inside."""
 
 BY_LIBRARIES: tuple[Dialect, ...] = (
     MassTransitDialect(),
     SpringDialect(),
-    SymfonyDialect(),
+    SYMFONY,
     RebusDialect(),
     WatermillDialect(),
     EASYNETQ,

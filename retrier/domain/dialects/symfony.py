@@ -1,7 +1,8 @@
 r"""The dialect of Symfony Messenger: messages on its failure transport.
 
 Its serializer for JSON writes stamps as headers; the one of PHP writes all of it into the body,
-which is never unserialised: class and text of the exception are looked for in it as they stand.
+which is never unserialised: class and text of the exception are looked for in it as they stand. A
+body of PHP is an envelope: what the sender sent stands in it, beside the stamps of the failure.
 """
 
 import json
@@ -16,19 +17,28 @@ from retrier.domain.dialects.dialect import (
     NOT_KNOWN,
     Declared,
     Library,
+    Original,
     amqp_field,
     count,
     is_text,
 )
+from retrier.domain.dialects.php import cut_stamps
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.times import parse_iso_time
 from retrier.domain.wire import Properties
 
-STAMPS = r"X-Message-Stamp-Symfony\Component\Messenger\Stamp" + "\\"
-SENT_TO_FAILURE = STAMPS + "SentToFailureTransportStamp"
-ERROR = STAMPS + "ErrorDetailsStamp"
-REDELIVERY = STAMPS + "RedeliveryStamp"
-DELAY = STAMPS + "DelayStamp"
+STAMPS = r"Symfony\Component\Messenger\Stamp" + "\\"
+OF_FAILURE = tuple(
+    STAMPS + each
+    for each in (
+        "SentToFailureTransportStamp",
+        "ErrorDetailsStamp",
+        "RedeliveryStamp",
+        "DelayStamp",
+    )
+)
+"""Classes of the stamps that no retry carries, in headers or in a body."""
+SENT_TO_FAILURE, ERROR, REDELIVERY, DELAY = (f"X-Message-Stamp-{each}" for each in OF_FAILURE)
 TYPE = "type"
 
 DECLARED = Declared(
@@ -43,13 +53,13 @@ DECLARED = Declared(
         "stack_trace": "`...ErrorDetailsStamp`: `flattenException`",
         "time_of_failure": "`...RedeliveryStamp`: the last `redeliveredAt`",
         "attempts_reported": "`...RedeliveryStamp`: the largest `retryCount`, + 1",
-        "failure_reason": "a body of PHP: whether it would be lost if it failed again",
+        "failure_reason": "a body of PHP that cannot be cut: it would be lost if it failed again",
         "message_type": "header `type`, else the property",
         "message_id": "`message_id`",
     },
     removes=(SENT_TO_FAILURE, ERROR, REDELIVERY, DELAY),
     comes_back="keeps headers that it does not know; with a stamp that stayed it would drop the"
-    " next failure, and those in a body of PHP stay",
+    " next failure, so they are cut out of a body of PHP, too",
 )
 
 _ENVELOPE = b"Symfony\\Component\\Messenger\\Envelope"
@@ -83,7 +93,7 @@ class SymfonyDialect(Library):
         """Read the stamps. The queue is that of the settings, else it is not known."""
         queue = otherwise or NOT_KNOWN
         if self.mark not in properties.headers:
-            return _read_serialised(body, queue)
+            return _read_serialised(body, queue, is_cut=cut_stamps(body, OF_FAILURE) is not None)
         error = _last(properties.text(ERROR))
         redeliveries = _stamps(properties.text(REDELIVERY))
         counts = [number for each in redeliveries if (number := count(each.get("retryCount")))]
@@ -99,6 +109,16 @@ class SymfonyDialect(Library):
             time_of_failure=parse_iso_time(is_text(last.get("redeliveredAt"))),
             attempts_reported=1 + max(counts, default=0) if redeliveries else None,
         )
+
+    def unwrap(self, properties: Properties, body: bytes) -> Original | None:
+        """Return what was sent, if the body is of PHP: without the stamps of its failure.
+
+        None if it cannot be cut without a doubt.
+        """
+        cut = cut_stamps(body, OF_FAILURE) if _is_serialised(body) else None
+        if cut is None:
+            return None
+        return Original(cut, properties.headers, properties.fields, keeps_properties=True)
 
 
 def _stamps(text: str | None) -> list[Mapping[str, object]]:
@@ -171,7 +191,7 @@ class _Serialised:
         return [int(each) for each in found]
 
 
-def _read_serialised(body: bytes, queue: str) -> FailureDetails:
+def _read_serialised(body: bytes, queue: str, *, is_cut: bool) -> FailureDetails:
     found = _Serialised(_SLASHED.sub(_plain, _decoded(body)[:LARGEST_BODY]))
     counts = found.numbers_after("retryCount")
     return FailureDetails(
@@ -181,7 +201,7 @@ def _read_serialised(body: bytes, queue: str) -> FailureDetails:
         message_type=found.class_after("message"),
         exception_type=found.after("exceptionClass"),
         exception_message=found.after("exceptionMessage"),
-        failure_reason=LOST_NEXT if _STAMP in found.text else None,
+        failure_reason=LOST_NEXT if _STAMP in found.text and not is_cut else None,
         attempts_reported=1 + max(counts) if counts else None,
     )
 
