@@ -18,6 +18,7 @@ from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import PEER, RequestMiddleware
 from retrier.api.parts import Configured
+from retrier.app.dialects import try_messages
 from retrier.app.parts import ANSWER_LIMIT, Parts, make_callers, make_gateway
 from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
@@ -74,6 +75,7 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         reads=api.reads,
         acts=api.acts,
         look_at=api.look_at,
+        try_messages=api.try_messages,
         version=api.version,
         instance=parts.settings.instance,
         error_queues=parts.error_queues,
@@ -274,6 +276,7 @@ def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | N
         metrics=parts.metrics.expose,
         version=__version__,
         look_at=QueueLooks(parts.transport, parts.clock).look_at,
+        try_messages=partial(try_messages, parts.settings),
         feed=feed,
         policies=lambda: parts.policies.in_force,
         read_policies=partial(read_policies, own_queues=name_settings_queues(parts.settings)),

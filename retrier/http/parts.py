@@ -10,6 +10,7 @@ from threading import Lock
 from fastapi import Request
 
 from retrier.domain.dialects.dialect import NOT_KNOWN
+from retrier.domain.failed_imports import Told, Trial, TriedMessage
 from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError
@@ -125,6 +126,11 @@ def see_nothing(_queues: Sequence[str]) -> MissingQueues:
     return MissingQueues()
 
 
+def try_nothing(_messages: Sequence[TriedMessage], _trial: Trial) -> Sequence[Told]:
+    """Tell nothing of any message. Raises ConfigurationError elsewhere, for formats that are wrong."""
+    return ()
+
+
 def warnings_of(found: Preview, seen: MissingQueues) -> Iterator[tuple[str, str]]:
     """Yield the kind and the words of what is to be known before a retry, missing queues aside."""
     for queue, why_not in sorted(seen.unsure.items()):
@@ -177,8 +183,8 @@ class FaceParts:
     """What the handlers of a face work with.
 
     `db` is for reading, and `codec` decodes the properties of what is read. `health` returns for
-    each part of this process whether it works, and a reason. `look_at` looks for queues. `policies`
-    returns the set in force; one simulation of others runs at a time (`simulating`). `reads` and
+    each part of this process whether it works, and a reason. `look_at` looks for queues.
+    `try_messages` tells what messages would be, and changes nothing. `policies` returns the set in force; one simulation of others runs at a time (`simulating`). `reads` and
     `acts` bound how many requests are at work. `session_id` is what this process is called in the
     lease.
     """
@@ -189,6 +195,7 @@ class FaceParts:
     version: str
     health: Callable[[], Health] = dict
     look_at: Callable[[Sequence[str]], MissingQueues] = see_nothing
+    try_messages: Callable[[Sequence[TriedMessage], Trial], Sequence[Told]] = try_nothing
     policies: Callable[[], InForce] = have_none
     session_id: str = ""
     reads: Places = field(default_factory=Places)

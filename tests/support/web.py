@@ -44,6 +44,7 @@ class Web:
             reads=of_api.reads,
             acts=of_api.acts,
             look_at=of_api.look_at,
+            try_messages=of_api.try_messages,
             version="1.2.3",
             instance="retrier",
             health=of_api.health,

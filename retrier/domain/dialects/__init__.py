@@ -54,6 +54,9 @@ BY_THE_BROKER: tuple[Dialect, ...] = (
 DIALECTS: tuple[Dialect, ...] = (*BY_CONSUMERS, *BY_LIBRARIES, *BY_THE_BROKER)
 
 
+BUILT_IN: tuple[str, ...] = tuple(each.name for each in DIALECTS)
+"""Names of all that need no settings."""
+
 _OF_OTHER_QUEUES = tuple(each for each in DIALECTS if each is not DRAMATIQ)
 
 
