@@ -24,6 +24,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.journey, pytest.mark.examples]
 
 CONSUMERS = sorted(path.name for path in EXAMPLES.iterdir() if "onsume" in path.name)
+CONFIRMING = sorted(path.name for path in EXAMPLES.iterdir() if "onfirm" in path.name)
 PUBLISHERS = sorted(path.name for path in EXAMPLES.glob("publish_*"))
 
 
@@ -35,11 +36,11 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", [*CONSUMERS, *PUBLISHERS])
+@pytest.mark.parametrize("name", [*CONSUMERS, *PUBLISHERS, *CONFIRMING])
 def test_an_example_begins_with_what_must_be_installed(name: str) -> None:
     first = (EXAMPLES / name).read_text().splitlines()[0]
 
-    assert first.lstrip('/"# ').startswith("Install: ")
+    assert first.removeprefix("<?php ").lstrip('/"# ').startswith("Install: ")
 
 
 @pytest.mark.rabbitmq
@@ -105,7 +106,10 @@ def orders(amqp_url: str, queue_name: Callable[..., str]) -> Iterator[str]:
     queue = queue_name("orders")
     yield queue
     with closing(pika_connection(amqp_url)) as connection:
-        connection.channel().queue_delete(f"{queue}.dead")
+        channel = connection.channel()
+        channel.queue_delete(f"{queue}.dead")
+        for each in (queue, f"{queue}.dead"):
+            channel.exchange_delete(each)
 
 
 @pytest.fixture
@@ -119,7 +123,10 @@ def host(
         "instance": instance,
         "broker": {"url": amqp_url},
         "database": {"url": sqlite_url(tmp_path)},
-        "ingestion": {"error_queues": [f"{orders}.dead"]},
+        # Symfony names its transport, and no queue.
+        "ingestion": {
+            "error_queues": [{"queue": f"{orders}.dead", "destinations": {"async": orders}}]
+        },
         "api": {"port": 0},
     }
     with hosted(tmp_path, settings, ForkingHost) as host:
