@@ -1,6 +1,7 @@
 """Failed messages as libraries leave them, made by hand from what their sources and docs say."""
 
 import json
+from base64 import b64encode
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -63,6 +64,28 @@ def easynetq(message: str = '{"order":7}', **changes: object) -> bytes:
         },
     }
     return json.dumps(envelope | changes).encode()
+
+
+CAF_TEXT = (
+    "class java.lang.IllegalStateException no stock left shop.Packing.pack(Packing.java:12)"
+    " shop.Worker.doWork(Worker.java:40)"
+)
+
+
+def caf(**changes: object) -> bytes:
+    """Return a task of CAF's worker framework that failed."""
+    task: dict[str, object] = {
+        "version": 3,
+        "taskId": "t-7",
+        "taskClassifier": "Pack",
+        "taskApiVersion": 1,
+        "taskData": "",
+        "taskStatus": "RESULT_EXCEPTION",
+        "context": {},
+        "to": "worker-out",
+        "sourceInfo": {"name": "PackWorker", "version": "1.0"},
+    }
+    return json.dumps(task | changes).encode()
 
 
 ORDER = private("App\\OrderPlaced", id=7, buyer="Zo\u00eb 'x' \\ \"y\"")
@@ -326,6 +349,42 @@ SAMPLES = [
             exception_message="boom",
             stack_trace="boom",
             time_of_failure=datetime(2026, 5, 4, 12, 0, 0, 123456, UTC),
+        ),
+    ),
+    Sample(
+        name="caf exception",
+        dialect="caf",
+        found_on="worker-out",
+        headers={"x-caf-worker-retry": "2"},
+        body=caf(taskData=b64encode(json.dumps(CAF_TEXT).encode()).decode()),
+        message_id="t-7",
+        details=FailureDetails(
+            queue="",
+            destination="",
+            endpoint="PackWorker",
+            message_type="Pack",
+            exception_type="java.lang.IllegalStateException",
+            exception_message="no stock left",
+            stack_trace=CAF_TEXT,
+            failure_reason="RESULT_EXCEPTION",
+            attempts_reported=3,
+            id_in_body="t-7",
+        ),
+    ),
+    Sample(
+        name="caf invalid",
+        dialect="caf",
+        found_on="worker-invalid",
+        headers={},
+        fields={"message_id": "m-7"},
+        body=caf(taskStatus="INVALID_TASK", taskData="bm90IGEgdGFzaw==", sourceInfo=None),
+        message_id="m-7",
+        details=FailureDetails(
+            queue="",
+            destination="",
+            message_type="Pack",
+            exception_message="not a task",
+            failure_reason="invalid_message",
         ),
     ),
     Sample(

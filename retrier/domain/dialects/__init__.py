@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from retrier.domain.dialects.accounts import BY_CONSUMERS
+from retrier.domain.dialects.caf import CafDialect
 from retrier.domain.dialects.celery import CeleryDialect
 from retrier.domain.dialects.dialect import Dialect, Original
 from retrier.domain.dialects.dramatiq import SUFFIX, DramatiqDialect
@@ -37,6 +38,7 @@ BY_LIBRARIES: tuple[Dialect, ...] = (
     RebusDialect(),
     WatermillDialect(),
     EASYNETQ,
+    CafDialect(),
 )
 """Written by a library that publishes what it gave up; tried before what the broker wrote."""
 
