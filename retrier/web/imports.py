@@ -339,15 +339,14 @@ def _show_trial(request: Request, parts: PageParts, error_queue: str, trial: Tri
     except ConfigurationError as error:
         wrong = error.problems
     rows = [(each.import_id, facts) for each, facts in zip(found.items, tried, strict=not wrong)]
-    stay = Counter(str(facts["becomes"]) for _, facts in rows)["failed import"]
     is_in_force = trial.section is None
     return show(
         request,
         "imports_try.html",
         current=_HERE,
         status=422 if wrong else 200,
-        rows=rows,
-        stay=stay,
+        rows=rows[:PAGE],
+        tried=len(rows),
         total=found.total,
         wrong=wrong,
         error_queue=error_queue,

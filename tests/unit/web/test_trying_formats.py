@@ -231,6 +231,18 @@ class TestThePage:
     def test_without_failed_imports_it_says_so(self, web: Web) -> None:
         assert "There is nothing to try them on" in web.get("/imports/try")
 
+    def test_of_many_the_first_are_shown_and_all_that_were_tried_can_be_read(
+        self, web: Web
+    ) -> None:
+        raw = raw_properties(REBUS)
+        web.api.receive(*(failed_import(raw=raw, body=b"%d" % each) for each in range(60)))
+
+        html = web.get("/imports/try")
+
+        assert "60 of 60 failed imports could be read" in html
+        assert "50 of them are shown" in html
+        assert html.count('name="id"') == 60
+
     def test_a_text_that_is_too_long_is_refused(self, web: Web) -> None:
         assert web.post("/imports/try", {"formats": "#" * 70_000}).status_code == 413
 
