@@ -163,3 +163,33 @@ def test_a_consumer_handles_what_it_rejected_and_confirms_it(
 
         # Then its confirmation resolves it
         wait_until(lambda: only_message(service)["status"] == "resolved", 30, "it is resolved")
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("name", [each for each in CONSUMERS if "_with_" in each])
+def test_a_retry_that_fails_again_in_a_library_comes_back_and_is_counted(
+    name: str, amqp_url: str, orders: str, host: Host, folder: Path
+) -> None:
+    # Given an order that failed and was sent back
+    url = of_a_client(amqp_url)
+    with running(name, folder, url, "fail", orders) as example:
+        example.wait_for_its_end()
+    service = host.start_ready()
+    wait_until(lambda: only_message(service), 30, "the order is stored")
+    order_id = only_message(service)["id"]
+    with service.http as http:
+        assert http.post("/api/errors/retry/all").status_code == 202
+    wait_until(lambda: only_message(service)["status"] == "retryIssued", 30, "it is sent back")
+
+    # When the library gives it up again
+    with running(name, folder, url, "fail", orders) as example:
+        example.wait_for_its_end()
+
+    # Then it is the same message, with one attempt more
+    wait_until(lambda: attempts_of(service, order_id) == 2, 30, "it is counted")
+
+
+def attempts_of(service: Service, message_id: str) -> int:
+    with service.http as http:
+        found: dict[str, Any] = http.get(f"/api/errors/{message_id}").json()
+    return len(found["processing_attempts"]) if found["status"] == "unresolved" else 0
