@@ -156,7 +156,7 @@ def warnings_of(found: Preview, seen: MissingQueues) -> Iterator[tuple[str, str]
         yield (
             "lost_if_it_fails",
             (
-                f"{messages} would be lost if they fail again: a stamp of Symfony stands in the body, "
+                f"{messages} would be lost if they fail again: a stamp of Symfony stands in the body and cannot be cut out, "
                 "and with it Symfony drops the next failure. Repair what failed first."
             ),
         )

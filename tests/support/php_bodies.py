@@ -146,10 +146,15 @@ def _read(text: bytes, at: int) -> tuple[object, int]:
     number, begin = int(text[rest:colon]), colon + 2
     if kind in (b"s", b"E"):
         told = text[begin : begin + number]
-        return (told if kind == b"s" else Case(told.decode())), begin + number + 2
+        return (
+            told if kind == b"s" else Case(told.decode(errors="backslashreplace"))
+        ), begin + number + 2
     name = None
     if kind == b"O":
-        name, begin = text[begin : begin + number].decode(), begin + number + 2
+        name, begin = (
+            text[begin : begin + number].decode(errors="backslashreplace"),
+            begin + number + 2,
+        )
         colon = text.index(b":", begin)
         number, begin = int(text[begin:colon]), colon + 2
     elif kind != b"a":

@@ -178,6 +178,28 @@ def test_what_can_be_cut_is_not_lost_next_time() -> None:
     assert details(PHP_FAILED).failure_reason is None
 
 
+@pytest.mark.parametrize(
+    ("body", "reason", "queue"),
+    [
+        (PHP_SENT, "rejected", "orders"),
+        (PHP_SENT, "delivery_limit", "orders"),
+        (PHP_SENT, "expired", ""),
+        (PHP_FAILED, "rejected", ""),
+    ],
+)
+def test_what_its_own_queue_dead_lettered_goes_back_there(
+    body: bytes, reason: str, queue: str
+) -> None:
+    known = by_name("symfony")
+    assert known
+    death = [{"queue": "orders", "reason": reason, "count": 1}]
+
+    found = known.read(properties({"x-death": death}), body=body)
+
+    assert isinstance(found, FailureDetails)
+    assert found.destination == queue
+
+
 def test_headers_and_properties_are_those_that_came() -> None:
     held = properties({"tenant": "north", "n": 3, "t": {"a": 1}}, type="x")
 

@@ -9,7 +9,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
@@ -23,6 +23,7 @@ from retrier.domain.dialects.dialect import (
     is_text,
 )
 from retrier.domain.dialects.php import cut_stamps
+from retrier.domain.dialects.rabbitmq import rejecting_queue
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.times import parse_iso_time
 from retrier.domain.wire import Properties
@@ -46,7 +47,8 @@ DECLARED = Declared(
     recognised_by="header `X-Message-Stamp-...SentToFailureTransportStamp`, or a body that PHP"
     " serialised from Messenger's envelope",
     feeds={
-        "queue": "not known: no header names it; `destination`, or `destinations` by transport",
+        "queue": "not known: no header names it; `destination`, or `destinations` by transport; of a body"
+        " of PHP that never was on a failure transport a rejection in `x-death`",
         "endpoint": "the transport in `...SentToFailureTransportStamp`",
         "exception_type": "`...ErrorDetailsStamp`: `exceptionClass`",
         "exception_message": "`...ErrorDetailsStamp`: `exceptionMessage`",
@@ -93,7 +95,11 @@ class SymfonyDialect(Library):
         """Read the stamps. The queue is that of the settings, else it is not known."""
         queue = otherwise or NOT_KNOWN
         if self.mark not in properties.headers:
-            return _read_serialised(body, queue, is_cut=cut_stamps(body, OF_FAILURE) is not None)
+            details = _read_serialised(body, is_cut=cut_stamps(body, OF_FAILURE) is not None)
+            # Without a stamp it never was on a failure transport: its own queue dead-lettered it.
+            rejected = rejecting_queue(properties) if details.endpoint is None else None
+            queue = otherwise or rejected or NOT_KNOWN
+            return replace(details, queue=queue, destination=queue)
         error = _last(properties.text(ERROR))
         redeliveries = _stamps(properties.text(REDELIVERY))
         counts = [number for each in redeliveries if (number := count(each.get("retryCount")))]
@@ -191,12 +197,12 @@ class _Serialised:
         return [int(each) for each in found]
 
 
-def _read_serialised(body: bytes, queue: str, *, is_cut: bool) -> FailureDetails:
+def _read_serialised(body: bytes, *, is_cut: bool) -> FailureDetails:
     found = _Serialised(_SLASHED.sub(_plain, _decoded(body)[:LARGEST_BODY]))
     counts = found.numbers_after("retryCount")
     return FailureDetails(
-        queue=queue,
-        destination=queue,
+        queue=NOT_KNOWN,
+        destination=NOT_KNOWN,
         endpoint=found.after("originalReceiverName"),
         message_type=found.class_after("message"),
         exception_type=found.after("exceptionClass"),
