@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from aio_pika import DeliveryMode, Message
 from taskiq import TaskiqMiddleware
 from taskiq.api import run_receiver_task
-from taskiq_aio_pika import AioPikaBroker, Queue, QueueType
+from taskiq_aio_pika import AioPikaBroker, Exchange, Queue, QueueType
 
 url = sys.argv[1]
 fails = sys.argv[2:3] == ["fail"]
@@ -72,7 +72,8 @@ class TellRetrier(TaskiqMiddleware):
 work, dead = (
     Queue(name=each, type=QueueType.CLASSIC, durable=True) for each in (name, f"{name}.dead")
 )
-broker = Broker(url, task_queues=[work], dead_letter_queue=dead).with_middlewares(TellRetrier())
+broker = Broker(url, exchange=Exchange(name=name), task_queues=[work], dead_letter_queue=dead)
+broker = broker.with_middlewares(TellRetrier())
 
 
 @broker.task(task_name="handle")
