@@ -8,6 +8,7 @@ from typing import Protocol
 
 from retrier.domain.access import OPEN, Access, Right
 from retrier.domain.copies import as_it_came, why_not_sendable
+from retrier.domain.dialects import BUILT_IN
 from retrier.domain.failed_imports import (
     REFUSED,
     ImportRefusal,
@@ -57,14 +58,23 @@ class WrongQueue:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class WrongDialect:
+    """No format has that name."""
+
+    reason: str
+
+
 SendAnswer = SendOutcome | ImportRefusal | WrongQueue
 
 
 class ReadImport(Protocol):
     """Understands a failed import with the settings of today."""
 
-    def __call__(self, kept: FailedImport, destination: str | None = None) -> Received:
-        """Return what it turns out to be, with a destination as if its error queue had that one."""
+    def __call__(
+        self, kept: FailedImport, destination: str | None = None, dialect: str | None = None
+    ) -> Received:
+        """Return what it turns out to be, with both as if its error queue had them."""
         ...
 
 
@@ -101,7 +111,7 @@ class FailedImports:
     `read` understands one with the settings of today; `sender` sends one, over a connection of its
     own. `instance` is who counts in the ledger, `forward_to` the log queue if there is one. `judge`
     decides about what becomes a failure. Nothing is sent to `own_queues`. What is sent is persistent,
-    unless `keep_transient`.
+    unless `keep_transient`. `dialects` are the names of all formats.
     """
 
     db: Database
@@ -113,6 +123,7 @@ class FailedImports:
     forward_to: str | None = None
     judge: Judge = WAITING
     keep_transient: bool = False
+    dialects: tuple[str, ...] = BUILT_IN
     access: Access = OPEN
 
     def of(self, access: Access) -> "FailedImports":
@@ -131,17 +142,21 @@ class FailedImports:
             self.guard.must_own(to)
         self.guard.must_own_import(import_id)
 
-    def going_to(self, destination: str | None) -> "FailedImports | WrongQueue":
-        """Return the same, reading each as if its error queue had that destination; None: as it is.
+    def reading_as(
+        self, destination: str | None, dialect: str | None = None
+    ) -> "FailedImports | WrongQueue | WrongDialect":
+        """Return the same, reading each as if its error queue had these two; None: as it is.
 
-        A destination of the settings would hold for all messages of the queue, and for all to come.
+        Those of the settings would hold for all messages of the queue, and for all to come.
         """
-        if destination is None:
-            return self
-        self.guard.must_own(destination)
-        reason = self._why_not(destination)
-        read = partial(self.read, destination=destination)
-        return replace(self, read=read) if reason is None else WrongQueue(reason)
+        if destination is not None:
+            self.guard.must_own(destination)
+        if dialect is not None and dialect not in self.dialects:
+            return WrongDialect(f"it must be one of {', '.join(self.dialects)}")
+        reason = None if destination is None else self._why_not(destination)
+        if reason is not None:
+            return WrongQueue(reason)
+        return replace(self, read=partial(self.read, destination=destination, dialect=dialect))
 
     def read_again(self, import_id: str, who: str) -> ReadAgain:
         """Read one again."""

@@ -4,10 +4,10 @@ from base64 import b64encode
 from codecs import getincrementaldecoder
 from dataclasses import replace
 from hashlib import sha256
-from typing import Annotated, assert_never
+from typing import Annotated, Any, assert_never, cast
 
 from fastapi import Depends, Query, Request, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from retrier.api.answers import (
     HEADERS,
@@ -46,11 +46,13 @@ from retrier.domain.failed_imports import (
     Send,
     SendOutcome,
     Sent,
+    Trial,
 )
 from retrier.domain.retry_operation import OF_ANOTHER, READ_AGAIN, hash_words
 from retrier.domain.text import jsonable
 from retrier.domain.wire import packed_as, unpack
-from retrier.imports import WrongQueue
+from retrier.errors import ConfigurationError
+from retrier.imports import WrongDialect, WrongQueue
 from retrier.store.imports import (
     ImportDetails,
     ImportSelection,
@@ -58,6 +60,7 @@ from retrier.store.imports import (
     find_import,
     find_import_body,
     list_imports,
+    load_imports,
     plan_imports,
 )
 from retrier.store.message_history import find_former_import
@@ -149,6 +152,9 @@ _QUEUE = Annotated[str, Query(description="the error queue they came from")]
 _DESTINATION = Annotated[
     str, Query(description="where their retries go, as if their error queue had this destination")
 ]
+_DIALECT = Annotated[str, Query(description="the format to read them as, whatever they say")]
+MOST_TRIED = 1000
+"""Failed imports that one request tries."""
 _GONE = "It is no failed import any more: there is nothing left to do here."
 _BLANK = "The body must contain `to`, the name of a queue."
 _ANOTHER = "Name another queue."
@@ -165,6 +171,17 @@ class NewSend(BaseModel):
     to: str = ""
     again: bool = False
     confirmation: bool = False
+
+
+class TrialBody(BaseModel):
+    """What POST try takes: which imports, one format to read them as, formats as settings have them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: list[str] = []
+    error_queue: str = ""
+    dialect: str = ""
+    dialects: list[dict[str, Any]] | None = None
 
 
 def _wanted(
@@ -233,14 +250,15 @@ def retry_imports(
     context: InContext,
     error_queue: _QUEUE = "",
     destination: _DESTINATION = "",
+    dialect: _DIALECT = "",
     plan: PlanQuery = None,
 ) -> Answer[shapes.ReadAgain] | Refusal:
     """Read all failed imports again with the settings of today, or those of an error queue."""
     counted = named_plan(plan)
     if counted is not None and counted.subject != hash_words(READ_AGAIN, error_queue):
         return refuse_plan(OF_ANOTHER, _look_at_all(parts, error_queue))
-    imports = context.gateway.imports.going_to(destination.strip() or None)
-    if isinstance(imports, WrongQueue):
+    imports = context.gateway.imports.reading_as(destination.strip() or None, dialect or None)
+    if isinstance(imports, WrongQueue | WrongDialect):
         return _wrong(imports)
     counted_to = None if counted is None else counted.counted_to
     came_to = imports.read_all_again(error_queue or None, context.requested_by, counted_to)
@@ -253,6 +271,27 @@ def preview_retry_imports(parts: Parts, error_queue: _QUEUE = "") -> Answer[Plan
     return told(_look_at_all(parts, error_queue))
 
 
+@router.post("/try", status_code=200)
+def try_imports(body: TrialBody, parts: Parts) -> Answer[shapes.TriedImports] | Refusal:
+    """Tell what failed imports would be by a format, or by formats that the settings might have; nothing is changed."""
+    known = parts.gateway.imports.reading_as(None, body.dialect or None)
+    if isinstance(known, WrongDialect) and body.dialects is None:
+        return _wrong(known)
+    wanted = ImportSelection(error_queue=body.error_queue or None)
+    found = load_imports(parts.db, wanted, MOST_TRIED, body.ids[:MOST_TRIED])
+    trial = Trial(dialect=body.dialect or None, section=body.dialects)
+    try:
+        tried = parts.try_messages([each.message for each in found.items], trial)
+    except ConfigurationError as error:
+        detail = f"The formats are wrong: {'; '.join(error.problems)}."
+        return problem(422, detail)
+    messages = [
+        cast(shapes.TriedImport, {"id": each.import_id, **facts})
+        for each, facts in zip(found.items, tried, strict=True)
+    ]
+    return told({"total": found.total, "messages": messages})
+
+
 def _look_at_all(parts: ApiParts, error_queue: str) -> PlannedTotal:
     plan = plan_imports(parts.db, READ_AGAIN, error_queue or None)
     return {"total": plan.total, "plan": plan.token}
@@ -260,11 +299,15 @@ def _look_at_all(parts: ApiParts, error_queue: str) -> PlannedTotal:
 
 @router.post("/{import_id}/retry", status_code=202)
 def retry_import(
-    import_id: str, parts: Parts, context: InContext, destination: _DESTINATION = ""
+    import_id: str,
+    parts: Parts,
+    context: InContext,
+    destination: _DESTINATION = "",
+    dialect: _DIALECT = "",
 ) -> Answer[shapes.ReadAgain] | Refusal:
     """Read one failed import again with the settings of today."""
-    imports = context.gateway.imports.going_to(destination.strip() or None)
-    if isinstance(imports, WrongQueue):
+    imports = context.gateway.imports.reading_as(destination.strip() or None, dialect or None)
+    if isinstance(imports, WrongQueue | WrongDialect):
         return _wrong(imports)
     came_to = imports.read_again(import_id, context.requested_by)
     for refusal in came_to.refused:
@@ -316,7 +359,9 @@ def _outcome(sent: SendOutcome, to: str) -> Answer[shapes.SentImport] | Refusal:
             assert_never(never)
 
 
-def _wrong(queue: WrongQueue) -> Refusal:
+def _wrong(queue: WrongQueue | WrongDialect) -> Refusal:
+    if isinstance(queue, WrongDialect):
+        return problem(400, f"No format has that name: {queue.reason}.")
     return problem(400, f"Nothing can be sent there: {queue.reason}.", advice=_ANOTHER)
 
 

@@ -2,7 +2,7 @@
 
 from retrier.app.check import CheckResult, check, upgrade_database
 from retrier.app.database_copy import CopiedDatabase, CopyStep, copy_database
-from retrier.app.dialects import TriedMessage, try_messages, written
+from retrier.app.dialects import try_messages, written
 from retrier.app.service import serve
 from retrier.app.tokens import create_token, find_tokens, revoke_token, write_token
 from retrier.app.verify import Verification, verify
@@ -11,7 +11,6 @@ __all__ = [
     "CheckResult",
     "CopiedDatabase",
     "CopyStep",
-    "TriedMessage",
     "Verification",
     "check",
     "copy_database",

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from retrier.app.parts import make_mapping
 from retrier.clock import SystemClock
 from retrier.domain import dialects
-from retrier.domain.dialects.dialect import NOT_KNOWN
+from retrier.domain.dialects.dialect import NOT_KNOWN, Original
+from retrier.domain.failed_imports import Told, Trial, TriedMessage
 from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
@@ -20,21 +21,14 @@ from retrier.domain.failed_message import (
 from retrier.domain.headers import is_among
 from retrier.domain.wire import Delivery, PropertyCodec
 from retrier.ingestion.parsing import QueueMapping, parse
+from retrier.settings import check_dialects, read_text
 from retrier.settings.model import ErrorQueue, Settings
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 
-Told = Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TriedMessage:
-    """A message as it lies on an error queue; `is_written` if somebody wrote its properties down."""
-
-    queue: str
-    raw: bytes
-    body: bytes
-    is_written: bool = False
+_SECTION = "dialects"
+_ROOT = "ingestion"
+IN_FORCE = Trial()
 
 
 def written(
@@ -51,14 +45,24 @@ def written(
     return TriedMessage(queue=queue, raw=json.dumps(envelope).encode(), body=body, is_written=True)
 
 
-def try_messages(settings: Settings, messages: Sequence[TriedMessage]) -> list[Told]:
-    """Return what each would be by these settings, and what its retry would leave out."""
+def try_messages(
+    settings: Settings, messages: Sequence[TriedMessage], trial: Trial = IN_FORCE
+) -> list[Told]:
+    """Return what each would be by these settings, and what its retry would leave out.
+
+    Raises ConfigurationError for formats that are wrong.
+    """
+    if trial.section is not None:
+        own = check_dialects(_read_section(trial.section))
+        ingestion = settings.ingestion.model_copy(update={_SECTION: own})
+        settings = settings.model_copy(update={_ROOT: ingestion})
     queues = {each.queue: each for each in settings.ingestion.error_queues}
     now = SystemClock().now()
     told: list[Told] = []
     for each in messages:
         known = queues.get(each.queue)
         mapping = make_mapping(settings, known or ErrorQueue(queue=each.queue))
+        mapping = replace(mapping, dialect=trial.dialect or mapping.dialect)
         codec = _codec(settings, each)
         arrived = Delivery(
             tag=None, queue=each.queue, raw=each.raw, body=each.body, redelivered=False
@@ -66,6 +70,15 @@ def try_messages(settings: Settings, messages: Sequence[TriedMessage]) -> list[T
         found = parse(arrived, codec, mapping, now)
         told.append({"error_queue": each.queue, **_describe(found, codec, mapping)})
     return told
+
+
+def _read_section(section: object) -> object:
+    """Return the list of formats in a text: the list alone, or with the keys around it."""
+    found = read_text(section) if isinstance(section, str) else section
+    for name in (_ROOT, _SECTION):
+        if isinstance(found, dict) and name in found:
+            found = found[name]
+    return [] if found is None or found == {} else found
 
 
 def _codec(settings: Settings, message: TriedMessage) -> PropertyCodec:
@@ -110,6 +123,14 @@ def _describe_failure(found: Failure, codec: PropertyCodec, mapping: QueueMappin
             for name in headers
             if dialects.strips(found.dialect, name) or is_among(name, stripped)
         ),
-        "goes_back": "the message inside its envelope" if inside else "the message as it came",
+        "goes_back": _what_goes_back(inside, found.body),
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _what_goes_back(inside: Original | None, body: bytes) -> str:
+    if inside is None or (inside.keeps_properties and inside.body == body):
+        return "the message as it came"
+    if inside.keeps_properties:
+        return "the message without what its failure added to the body"
+    return "the message inside its envelope"

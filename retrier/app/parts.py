@@ -19,6 +19,7 @@ from retrier.app.process import describe_holder, is_dead
 from retrier.app.queue_looks import LOOK_SECONDS, QueueLooks, WholeNames
 from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
+from retrier.domain.dialects import BUILT_IN
 from retrier.domain.dialects.accounts import have_none
 from retrier.domain.hosts import Hosts, Proxies, parse_host, parse_network, parse_origin
 from retrier.domain.retention import SecondLook, find_ages
@@ -154,6 +155,7 @@ def make_gateway(parts: Parts) -> Gateway:
         forward_to=parts.settings.ingestion.forward_to,
         judge=parts.judge,
         keep_transient=settings.retries.keep_transient,
+        dialects=(*(each.name for each in settings.ingestion.dialects), *BUILT_IN),
     )
     archives = Archives(
         parts.db,

@@ -19,6 +19,7 @@ from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import RequestMiddleware
 from retrier.api.parts import Configured
+from retrier.app.dialects import try_messages
 from retrier.app.parts import ANSWER_LIMIT, Parts, make_callers, make_gateway
 from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
@@ -80,6 +81,7 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         acts=api.acts,
         look_at=api.look_at,
         gate=api.gate,
+        try_messages=api.try_messages,
         version=api.version,
         instance=parts.settings.instance,
         error_queues=parts.error_queues,
@@ -329,6 +331,7 @@ def _api_parts(parts: Parts, health: Health, feed: LiveFeed) -> ApiParts:
         metrics=parts.metrics.expose,
         version=__version__,
         look_at=QueueLooks(parts.transport, parts.clock).look_at,
+        try_messages=partial(try_messages, parts.settings),
         feed=feed,
         policies=lambda: parts.policies.in_force,
         read_policies=partial(read_policies, own_queues=name_settings_queues(parts.settings)),

@@ -21,6 +21,7 @@ from retrier.cli.command import (
     make_app,
 )
 from retrier.cli.printer import Column, Printer, counted
+from retrier.domain.failed_imports import Trial, TriedMessage
 from retrier.errors import RequestRefused
 
 app = make_app("Try formats of failures.")
@@ -43,6 +44,10 @@ Queue = Annotated[
         help="The error queue that those of a file lie on; of failed imports those of this queue.",
     ),
 ]
+Format = Annotated[
+    str | None,
+    typer.Option("--dialect", metavar="NAME", help="Read each message as this format."),
+]
 
 
 @app.callback()
@@ -57,6 +62,7 @@ def dialects() -> None:
     Examples:
       retrier dialects test --config retrier.yaml messages.json
       retrier dialects test --config retrier.yaml --queue error
+      retrier dialects test --config retrier.yaml --dialect rebus
     """,
 )
 @command
@@ -65,6 +71,7 @@ def try_dialects(
     service: CalledService,
     file: File = None,
     queue: Queue = None,
+    dialect: Format = None,
     config: Config = None,
     _env_file: EnvFile = None,
 ) -> None:
@@ -84,7 +91,7 @@ def try_dialects(
         lies_on = queue or settings.ingestion.error_queues[0].queue
         messages = [_written(each, lies_on) for each in _read(file)]
         total = len(messages)
-    told = try_messages(settings, messages)
+    told = try_messages(settings, messages, Trial(dialect=dialect))
     if total > len(told):
         printer.note(f"the newest {counted(len(told), 'failed import')} of {total:,}")
     _show(printer, told, as_json=service.as_json)
@@ -185,8 +192,6 @@ def _body(found: Mapping[str, Any]) -> bytes:
 
 def _load_imports(api: ApiClient, queue: str | None) -> tuple[list[Any], int]:
     """Load failed imports with all their bytes."""
-    from retrier.app import TriedMessage  # noqa: PLC0415 - as above
-
     params = {} if queue is None else {"error_queue": queue}
     listed = api.first(MOST_IMPORTS, Import, "imports", **params)
     messages: list[Any] = []

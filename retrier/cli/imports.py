@@ -157,6 +157,14 @@ class Which:
         ),
     ] = None
 
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            "--dialect",
+            metavar="NAME",
+            help="Read them as this format, whatever their headers say.",
+        ),
+    ] = None
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count what would be read again; change nothing.")
     ] = False
@@ -172,18 +180,21 @@ class Which:
         if self.destination is not None and not self.destination.strip():
             # A script that found no name must not have them read as if it had given none.
             raise typer.BadParameter("--destination: give the name of a queue.")
+        if self.dialect is not None and not self.dialect.strip():
+            raise typer.BadParameter("--dialect: give the name of a format.")
 
     def ask(self, api: ApiClient, headers: Headers) -> ReadAgain:
         """Have them read again; return what they came to."""
-        going_to = {"destination": self.destination} if self.destination else {}
+        read_as = {"destination": self.destination, "dialect": self.dialect}
+        terms = {name: value for name, value in read_as.items() if value}
         if not self.ids:
-            params = self._params() | going_to | planned(self.plan)
+            params = self._params() | terms | planned(self.plan)
             return api.act(ReadAgain, "POST", ("imports", "retry"), None, headers, params)
         named = find_import_ids(api, self.ids)
         done, refused = act_on_each(
             named,
             lambda each: api.act(
-                ReadAgain, "POST", ("imports", each, "retry"), None, headers, going_to
+                ReadAgain, "POST", ("imports", each, "retry"), None, headers, terms
             ),
         )
         return add_up(done, refused)

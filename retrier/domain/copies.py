@@ -129,6 +129,8 @@ def without_envelope(codec: PropertyCodec, original: StoredOriginal) -> StoredOr
     inside = unwrap(original.dialect, codec.read(original.raw), original.body)
     if inside is None:
         return original
+    if inside.keeps_properties:
+        return replace(original, body=inside.body)
     headers_inside = {name: _plain(value) for name, value in inside.headers.items()}
     edit = Edit(set_headers=headers_inside, set_fields=inside.fields)
     return replace(original, raw=codec.edit(codec.empty, edit), body=inside.body)

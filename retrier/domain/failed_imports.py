@@ -25,6 +25,32 @@ NO_CONTENT = frozenset({b"", b"{}"})
 """What a client writes as the body of a message that has none (Kombu: an empty JSON object)."""
 
 
+Told = Mapping[str, object]
+"""What a message would be, by the name of each fact."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedMessage:
+    """A message as it lies on an error queue; `is_written` if somebody wrote its properties down."""
+
+    queue: str
+    raw: bytes
+    body: bytes
+    is_written: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """By what messages are read for a look, beside the settings in force.
+
+    `dialect` reads each of them, whatever would recognise it. `section` are formats as the settings
+    would have them, as a text or as what it says; None: those in force.
+    """
+
+    dialect: str | None = None
+    section: object = None
+
+
 class ImportKind(StrEnum):
     """What a failed import is, as far as its reason says.
 

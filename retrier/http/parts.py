@@ -12,6 +12,7 @@ from fastapi import Request
 
 from retrier.domain.access import HIDDEN, OPEN, Access, How, Right
 from retrier.domain.dialects.dialect import NOT_KNOWN
+from retrier.domain.failed_imports import Told, Trial, TriedMessage
 from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError
@@ -141,6 +142,11 @@ WhyNot = Callable[[str], str | None]
 """Returns why no retry is sent to a queue; None if it is."""
 
 
+def try_nothing(_messages: Sequence[TriedMessage], _trial: Trial) -> Sequence[Told]:
+    """Tell nothing of any message. Raises ConfigurationError elsewhere, for formats that are wrong."""
+    return ()
+
+
 def closed_of(found: Preview, why_not: WhyNot) -> Mapping[str, str]:
     """Return the destinations to which nothing will be sent, and why; what is not known aside."""
     told = ((each, why_not(each)) for each in found.destinations)
@@ -184,7 +190,7 @@ def warnings_of(
         yield (
             "lost_if_it_fails",
             (
-                f"{messages} would be lost if they fail again: a stamp of Symfony stands in the body, "
+                f"{messages} would be lost if they fail again: a stamp of Symfony stands in the body and cannot be cut out, "
                 "and with it Symfony drops the next failure. Repair what failed first."
             ),
         )
@@ -211,8 +217,8 @@ class FaceParts:
     """What the handlers of a face work with.
 
     `db` is for reading, and `codec` decodes the properties of what is read. `health` returns for
-    each part of this process whether it works, and a reason. `look_at` looks for queues. `policies`
-    returns the set in force; one simulation of others runs at a time (`simulating`). `reads` and
+    each part of this process whether it works, and a reason. `look_at` looks for queues.
+    `try_messages` tells what messages would be, and changes nothing. `policies` returns the set in force; one simulation of others runs at a time (`simulating`). `reads` and
     `acts` bound how many requests are at work. `session_id` is what this process is called in the
     lease. `gate` finds out who asks; `access` is who does.
     """
@@ -224,6 +230,7 @@ class FaceParts:
     version: str
     health: Callable[[], Health] = dict
     look_at: Callable[[Sequence[str]], MissingQueues] = see_nothing
+    try_messages: Callable[[Sequence[TriedMessage], Trial], Sequence[Told]] = try_nothing
     policies: Callable[[], InForce] = have_none
     session_id: str = ""
     reads: Places = field(default_factory=Places)

@@ -75,7 +75,7 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
     Right.SET_BREAKER: ("breakers.close_breaker", "breakers.open_breaker"),
     Right.TOKEN: ("tokens.create_token", "tokens.get_tokens", "tokens.revoke_token"),
     Right.RECOVER: ("recovery.begin_recovery", "recovery.end_recovery"),
-    Right.SIMULATE: ("policies.simulate",),
+    Right.SIMULATE: ("imports.try_imports", "policies.simulate"),
     Right.CONFIGURE: ("platform.change_mail_settings", "platform.delete_custom_check"),
 }
 
@@ -129,7 +129,7 @@ _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
         "tokens.revoke_token",
     ),
     Right.RECOVER: ("pending.end_recovery",),
-    Right.SIMULATE: ("policies.simulate",),
+    Right.SIMULATE: ("imports.ask_trial", "imports.try_formats", "policies.simulate"),
 }
 
 RIGHTS: Mapping[str, Right] = MappingProxyType(

@@ -393,6 +393,7 @@ def _parse(
 def read_import(
     kept: FailedImport,
     destination: str | None = None,
+    dialect: str | None = None,
     *,
     codec: PropertyCodec,
     mappings: Mapping[str, QueueMapping],
@@ -400,7 +401,7 @@ def read_import(
     """Return what a failed import turns out to be today. Never raises.
 
     One from an error queue that is not listed any more is recognised by its headers. With a
-    `destination` it is read as if its error queue had that one.
+    `destination` or a `dialect` it is read as if its error queue had that one.
     """
     delivery = Delivery(
         tag=None,
@@ -414,6 +415,8 @@ def read_import(
     mapping = mappings.get(kept.error_queue, unlisted)
     if destination is not None:
         mapping = replace(mapping, destination=destination)
+    if dialect is not None:
+        mapping = replace(mapping, dialect=dialect)
     return parse(delivery, codec, mapping, kept.received_at)
 
 

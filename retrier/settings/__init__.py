@@ -3,6 +3,7 @@
 from retrier.settings.environment import read_env_file
 from retrier.settings.fields import redact
 from retrier.settings.loading import (
+    check_dialects,
     check_policies,
     find_remarks,
     find_section,
@@ -45,6 +46,7 @@ __all__ = [
     "Retries",
     "Role",
     "Settings",
+    "check_dialects",
     "check_policies",
     "find_policy_warnings",
     "find_remarks",

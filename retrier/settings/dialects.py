@@ -6,12 +6,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from retrier.domain.dialects import DIALECTS
+from retrier.domain.dialects import BUILT_IN
 from retrier.domain.dialects.own import OwnDialect, Place, Source
 from retrier.policy.patterns import Extract
 from retrier.settings.fields import DroppedHeader, Section
 
-BUILT_IN = tuple(each.name for each in DIALECTS)
 _LONGEST_NAME = 32
 """Characters: the column."""
 _PLACES = "header:NAME, property:NAME, body:/POINTER or text:VALUE"

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from retrier.errors import ConfigurationError
 from retrier.settings.access import list_access_fields
-from retrier.settings.dialects import list_dialect_fields
+from retrier.settings.dialects import DialectSection, find_dialect_clashes, list_dialect_fields
 from retrier.settings.environment import apply_knobs, apply_policy_knobs
 from retrier.settings.fields import KeyPath, Section, redact
 from retrier.settings.model import (
@@ -365,6 +365,20 @@ def load_policies(
 def check_policies(content: object, own_queues: frozenset[str]) -> PoliciesSection:
     """Check what would be the content of the section. Raises ConfigurationError."""
     return _check({} if content is None else content, own_queues, {}) or PoliciesSection()
+
+
+def check_dialects(content: object) -> tuple[DialectSection, ...]:
+    """Check what would be `ingestion.dialects`. Raises ConfigurationError."""
+    tree = {"ingestion": {"dialects": content}}
+    problems = [word(*clash, {}) for clash in find_dialect_clashes(tree)]
+    try:
+        found = Settings.model_validate(tree).ingestion.dialects
+    except ValidationError as error:
+        problems += [describe(each, {}) for each in error.errors()]
+        raise ConfigurationError(problems) from None
+    if problems:
+        raise ConfigurationError(problems)
+    return found
 
 
 def name_settings_queues(settings: Settings) -> frozenset[str]:

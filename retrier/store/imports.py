@@ -9,7 +9,14 @@ from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Select, and_, bindparam, delete, func, or_, select, update
 
-from retrier.domain.failed_imports import NO_CONTENT, ImportKind, ImportState, Send, kind_of
+from retrier.domain.failed_imports import (
+    NO_CONTENT,
+    ImportKind,
+    ImportState,
+    Send,
+    TriedMessage,
+    kind_of,
+)
 from retrier.domain.failed_message import FailedImport
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import Plan, hash_words
@@ -235,6 +242,14 @@ class FoundSend:
     only_confirms: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LoadedImport:
+    """A failed import with all its bytes."""
+
+    import_id: str
+    message: TriedMessage
+
+
 _LISTED = select(
     imports.import_id,
     imports.error_queue,
@@ -335,6 +350,49 @@ def find_import(tx: Transaction, import_id: str, codec: PropertyCodec) -> Import
         raw=raw[:SHOWN_BYTES],
         # SQLite: the beginning of nothing is NULL.
         body=bytes(row.beginning or b""),
+    )
+
+
+@reading
+def load_imports(
+    tx: Transaction, wanted: ImportSelection, most: int, ids: Sequence[str] = ()
+) -> Page[LoadedImport]:
+    """Return imports with all their bytes, the newest first: so many, and CHUNK_BYTES, at most.
+
+    With `ids` only those of them that are there. Raises DatabaseUnavailable.
+    """
+    conditions = conditions_of(wanted)
+    if ids:
+        named = [canonical(each) for each in ids if is_guid(each)]
+        conditions.append(tx.sql.member(imports.import_id, named))
+    total = tx.execute(select(func.count()).select_from(failed_imports).where(*conditions))
+    size = func.length(imports.raw_properties) + func.length(imports.body)
+    sized = (
+        select(imports.import_id, size.label("size"))
+        .where(*conditions)
+        .order_by(imports.received_at.desc(), imports.import_id.desc())
+        .limit(most)
+    )
+    found = tx.execute(sized).all()
+    sums = accumulate(row.size for row in found)
+    fitting = len(list(takewhile(CHUNK_BYTES.__ge__, sums)))
+    taken = [row.import_id for row in found[: max(1, fitting)]]
+    query = select(failed_imports).where(tx.sql.member(imports.import_id, taken))
+    rows = {row.import_id: row for row in tx.execute(query.execution_options(**{IN_BINARY: True}))}
+    return Page(
+        items=tuple(
+            LoadedImport(
+                each,
+                TriedMessage(
+                    queue=rows[each].error_queue,
+                    raw=bytes(rows[each].raw_properties),
+                    body=bytes(rows[each].body),
+                ),
+            )
+            for each in taken
+            if each in rows
+        ),
+        total=total.scalar_one(),
     )
 
 

@@ -9,12 +9,20 @@ from typing import Annotated, assert_never
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
-from retrier.domain.failed_imports import Doubtful, ImportRefusal, NotTaken, NotTried, Sent
+from retrier.domain.failed_imports import (
+    Doubtful,
+    ImportRefusal,
+    NotTaken,
+    NotTried,
+    Sent,
+    Told,
+    Trial,
+)
 from retrier.domain.retry_operation import Plan, hash_words
 from retrier.domain.text import jsonable
 from retrier.domain.wire import packed_as
-from retrier.errors import BrokerUnavailable
-from retrier.imports import FailedImports, SendAnswer, WrongQueue
+from retrier.errors import BrokerUnavailable, ConfigurationError
+from retrier.imports import FailedImports, SendAnswer, WrongDialect, WrongQueue
 from retrier.store.engine.database import Database
 from retrier.store.imports import (
     ImportSelection,
@@ -23,6 +31,7 @@ from retrier.store.imports import (
     find_import_body,
     find_send,
     list_imports,
+    load_imports,
     plan_imports,
 )
 from retrier.store.message_history import find_former_import
@@ -158,6 +167,7 @@ class ImportQuery:
     error_queue: str = ""
     everything: Annotated[str, Query(alias="all")] = ""
     ids: Annotated[Sequence[str], Query(alias="id")] = ()
+    dialect: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +175,7 @@ class ChosenImports:
     """The imports that an act is about. `ids` are those that one request acts on, of `total`; the oldest come first.
 
     `everything` says that all of an error queue are meant, or all there are; `plan` holds an act
-    to what was counted of them, up to `counted_to`.
+    to what was counted of them, up to `counted_to`. `dialect` is the format to read them as.
     """
 
     ids: tuple[str, ...]
@@ -174,13 +184,16 @@ class ChosenImports:
     everything: bool
     counted_to: int | None = None
     plan: str = ""
+    dialect: str = ""
 
     @property
     def fields(self) -> Mapping[str, Sequence[str]]:
         """The hidden fields that say it again."""
+        read_as = {"dialect": [self.dialect]} if self.dialect else {}
         if self.everything:
-            return {"all": ["1"], "error_queue": [self.error_queue or ""], "plan": [self.plan]}
-        return {"id": self.ids}
+            queue = self.error_queue or ""
+            return {"all": ["1"], "error_queue": [queue], "plan": [self.plan], **read_as}
+        return {"id": self.ids, **read_as}
 
 
 def choose(db: Database, act: str, query: ImportQuery, plan: Plan | None = None) -> ChosenImports:
@@ -188,7 +201,9 @@ def choose(db: Database, act: str, query: ImportQuery, plan: Plan | None = None)
     queue = query.error_queue or None
     if not query.everything:
         ids = tuple(dict.fromkeys(query.ids))[:MOST_AT_ONCE]
-        return ChosenImports(ids=ids, total=len(ids), error_queue=None, everything=False)
+        return ChosenImports(
+            ids=ids, total=len(ids), error_queue=None, everything=False, dialect=query.dialect
+        )
     counted = plan or plan_imports(db, act, queue)
     wanted = ImportSelection(error_queue=queue, ascending=True, counted_to=counted.counted_to)
     found = list_imports(db, wanted, PageRequest(size=MOST_AT_ONCE))
@@ -200,6 +215,7 @@ def choose(db: Database, act: str, query: ImportQuery, plan: Plan | None = None)
         everything=True,
         counted_to=counted.counted_to,
         plan=counted.token,
+        dialect=query.dialect,
     )
 
 
@@ -209,6 +225,7 @@ def read_choice(form: Form) -> ImportQuery:
         error_queue=next(iter(form.values("error_queue")), ""),
         everything=form.text("all"),
         ids=[each[:100] for each in form.values("id")],
+        dialect=form.text("dialect"),
     )
 
 
@@ -281,6 +298,67 @@ def get_imports(request: Request, parts: Parts, error_queue: str = "", page: str
     )
 
 
+_TRY = "/imports/try"
+MOST_TRIED = 200
+"""Failed imports that are tried at once: as many as one act on some of them takes."""
+_LONGEST_FORMATS = 64 * 1024
+EXAMPLE = """\
+dialects:
+  - name: ours
+    when: {header: X-Error}
+    queue: header:X-Origin
+    message: header:X-Error
+"""
+"""What stands in the form before somebody has written formats."""
+
+
+@router.get("/try")
+def ask_trial(request: Request, parts: Parts, error_queue: str = "", dialect: str = "") -> Response:
+    """Show what the newest failed imports would be by the formats that there are, or as one of them."""
+    known = parts.gateway.imports.dialects
+    chosen = dialect if dialect in known else ""
+    return _show_trial(request, parts, error_queue, Trial(dialect=chosen or None))
+
+
+@router.post("/try")
+def try_formats(request: Request, parts: Parts, form: SentForm) -> Response:
+    """Show what they would be by formats that the settings might have. Nothing is changed."""
+    text = form.exactly("formats")
+    if len(text) > _LONGEST_FORMATS:
+        raise HTTPException(413, f"Formats have at most {_LONGEST_FORMATS:,} characters here.")
+    section = text.replace("\r\n", "\n")
+    return _show_trial(request, parts, form.exactly("error_queue"), Trial(section=section))
+
+
+def _show_trial(request: Request, parts: PageParts, error_queue: str, trial: Trial) -> Response:
+    found = load_imports(parts.db, ImportSelection(error_queue=error_queue or None), MOST_TRIED)
+    wrong: Sequence[str] = ()
+    tried: Sequence[Told] = ()
+    try:
+        tried = parts.try_messages([each.message for each in found.items], trial)
+    except ConfigurationError as error:
+        wrong = error.problems
+    rows = [(each.import_id, facts) for each, facts in zip(found.items, tried, strict=not wrong)]
+    is_in_force = trial.section is None
+    return show(
+        request,
+        "imports_try.html",
+        current=_HERE,
+        status=422 if wrong else 200,
+        rows=rows[:PAGE],
+        tried=len(rows),
+        total=found.total,
+        wrong=wrong,
+        error_queue=error_queue,
+        queues=parts.error_queues,
+        dialect=trial.dialect or "",
+        dialects=parts.gateway.imports.dialects,
+        text=EXAMPLE if is_in_force else trial.section,
+        is_in_force=is_in_force,
+        ready=[key for key, facts in rows if facts["becomes"] != "failed import"],
+    )
+
+
 @router.get("/selected", dependencies=[IN_FULL])
 def ask(
     request: Request,
@@ -309,6 +387,7 @@ def ask(
         button=button.format(plural(at_once, "failed import")),
         note=note,
         error_queue=chosen.error_queue,
+        dialect=chosen.dialect if act == ImportAct.AGAIN else "",
         at_once=at_once,
         total=chosen.total,
         fields=chosen.fields,
@@ -388,7 +467,7 @@ def _do(parts: PageParts, act: ImportAct, chosen: ChosenImports, form: Form) -> 
     match act:
         case ImportAct.AGAIN:
             return read_again(
-                _going_to(imports, form.text("destination")),
+                _reading_as(imports, form.text("destination"), chosen.dialect),
                 chosen.ids,
                 who,
                 error_queue=chosen.error_queue,
@@ -410,11 +489,15 @@ def _do(parts: PageParts, act: ImportAct, chosen: ChosenImports, form: Form) -> 
             return delete(imports, chosen.ids, who)
 
 
-def _going_to(imports: FailedImports, destination: str) -> FailedImports:
-    going = imports.going_to(destination or None)
-    if isinstance(going, WrongQueue):
-        raise HTTPException(400, f"Nothing can be sent there: {going.reason}.")
-    return going
+def _reading_as(imports: FailedImports, destination: str, dialect: str) -> FailedImports:
+    reading = imports.reading_as(destination or None, dialect or None)
+    match reading:
+        case WrongQueue(reason):
+            raise HTTPException(400, f"Nothing can be sent there: {reason}.")
+        case WrongDialect(reason):
+            raise HTTPException(400, f"No format has that name: {reason}.")
+        case _:
+            return reading
 
 
 def _unknown(parts: PageParts, import_id: str) -> HTTPException:

@@ -94,6 +94,7 @@ READS = [
     Line("pending retry --all --dry-run"),
     Line("pending resolve --all --dry-run"),
     Line("imports retry --all --dry-run"),
+    Line("imports retry --all --dialect esperanto"),
     Line("streams release 'order 42' --queue orders --dry-run"),
     Line("recover"),
 ]

@@ -109,6 +109,8 @@ PAGES = [
     "/processor/ledger",
     "/imports",
     "/imports?error_queue=nothing",
+    "/imports/try",
+    "/imports/try?error_queue=error&dialect=rebus",
     "/imports/selected?id={:import-1}&act=again",
     "/imports/selected?all=1&act=again",
     "/imports/selected?id={:import-1}&act=send",

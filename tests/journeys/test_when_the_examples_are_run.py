@@ -24,6 +24,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.journey, pytest.mark.examples]
 
 CONSUMERS = sorted(path.name for path in EXAMPLES.iterdir() if "onsume" in path.name)
+CONFIRMING = sorted(path.name for path in EXAMPLES.iterdir() if "onfirm" in path.name)
 PUBLISHERS = sorted(path.name for path in EXAMPLES.glob("publish_*"))
 
 
@@ -35,11 +36,11 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", [*CONSUMERS, *PUBLISHERS])
+@pytest.mark.parametrize("name", [*CONSUMERS, *PUBLISHERS, *CONFIRMING])
 def test_an_example_begins_with_what_must_be_installed(name: str) -> None:
     first = (EXAMPLES / name).read_text().splitlines()[0]
 
-    assert first.lstrip('/"# ').startswith("Install: ")
+    assert first.removeprefix("<?php ").lstrip('/"# ').startswith("Install: ")
 
 
 @pytest.mark.rabbitmq
@@ -105,7 +106,10 @@ def orders(amqp_url: str, queue_name: Callable[..., str]) -> Iterator[str]:
     queue = queue_name("orders")
     yield queue
     with closing(pika_connection(amqp_url)) as connection:
-        connection.channel().queue_delete(f"{queue}.dead")
+        channel = connection.channel()
+        channel.queue_delete(f"{queue}.dead")
+        for each in (queue, f"{queue}.dead"):
+            channel.exchange_delete(each)
 
 
 @pytest.fixture
@@ -119,7 +123,10 @@ def host(
         "instance": instance,
         "broker": {"url": amqp_url},
         "database": {"url": sqlite_url(tmp_path)},
-        "ingestion": {"error_queues": [f"{orders}.dead"]},
+        # Symfony names its transport, and no queue.
+        "ingestion": {
+            "error_queues": [{"queue": f"{orders}.dead", "destinations": {"async": orders}}]
+        },
         "api": {"port": 0},
     }
     with hosted(tmp_path, settings, ForkingHost) as host:
@@ -156,3 +163,33 @@ def test_a_consumer_handles_what_it_rejected_and_confirms_it(
 
         # Then its confirmation resolves it
         wait_until(lambda: only_message(service)["status"] == "resolved", 30, "it is resolved")
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("name", [each for each in CONSUMERS if "_with_" in each])
+def test_a_retry_that_fails_again_in_a_library_comes_back_and_is_counted(
+    name: str, amqp_url: str, orders: str, host: Host, folder: Path
+) -> None:
+    # Given an order that failed and was sent back
+    url = of_a_client(amqp_url)
+    with running(name, folder, url, "fail", orders) as example:
+        example.wait_for_its_end()
+    service = host.start_ready()
+    wait_until(lambda: only_message(service), 30, "the order is stored")
+    order_id = only_message(service)["id"]
+    with service.http as http:
+        assert http.post("/api/errors/retry/all").status_code == 202
+    wait_until(lambda: only_message(service)["status"] == "retryIssued", 30, "it is sent back")
+
+    # When the library gives it up again
+    with running(name, folder, url, "fail", orders) as example:
+        example.wait_for_its_end()
+
+    # Then it is the same message, with one attempt more
+    wait_until(lambda: attempts_of(service, order_id) == 2, 30, "it is counted")
+
+
+def attempts_of(service: Service, message_id: str) -> int:
+    with service.http as http:
+        found: dict[str, Any] = http.get(f"/api/errors/{message_id}").json()
+    return len(found["processing_attempts"]) if found["status"] == "unresolved" else 0

@@ -87,6 +87,7 @@ PAGES: Mapping[str, Path] = {
     "ledger": lambda _http: "/processor/ledger",
     "imports": lambda _http: "/imports",
     "imports-none": lambda _http: "/imports?error_queue=nowhere",
+    "imports-try": lambda _http: "/imports/try?dialect=rebus",
     "import": lambda http: f"/imports/{_first(http, 'imports')}",
     "imports-again": lambda _http: "/imports/selected?act=again&all=1",
     "imports-send": lambda _http: "/imports/selected?act=send&all=1",

@@ -1,6 +1,5 @@
 """The page about formats of failures says what the dialects declare."""
 
-import json
 import re
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 from retrier.domain.dialects import DIALECTS
 from retrier.settings import load_settings
 from retrier.settings.dialects import DialectSection
-from tests.support.dialect_headers import properties
 from tests.support.dialect_tables import FIELDS, feeds, overview
 from tests.support.project import ROOT
 
@@ -31,23 +29,6 @@ def test_settings_that_are_shown_are_right(text: str, tmp_path: Path) -> None:
     file.write_text(text)
 
     assert load_settings(file, {}).ingestion
-
-
-def test_results_of_caf_workers_are_read_as_is_shown(tmp_path: Path) -> None:
-    (text,) = [each for each in re.findall(r"```yaml\n(.+?)```", PAGE, re.DOTALL) if "caf" in each]
-    file = tmp_path / "retrier.yaml"
-    file.write_text(text)
-    (section,) = load_settings(file, {}).ingestion.dialects
-    body = {"taskStatus": "RESULT_EXCEPTION", "taskId": "t-7", "taskClassifier": "Pack", "to": "in"}
-
-    details = section.dialect.read(
-        properties({"x-caf-worker-rejected": "too often", "x-caf-worker-retry": 3}),
-        body=json.dumps(body).encode(),
-    )
-
-    assert (details.queue, details.message_type, details.id_in_body) == ("in", "Pack", "t-7")
-    assert (details.failure_reason, details.exception_message) == ("RESULT_EXCEPTION", "too often")
-    assert details.attempts_reported == 3
 
 
 def test_each_key_of_a_format_of_ones_own_is_named() -> None:

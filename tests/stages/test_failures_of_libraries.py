@@ -1,6 +1,7 @@
 """Failures as libraries leave them, sent back by a person: what goes, and what comes back."""
 
 import json
+from typing import ClassVar
 
 import pytest
 
@@ -12,7 +13,17 @@ from retrier.store.engine.database import Database
 from retrier.store.redirects import create_redirect
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.bench import QUEUE, Bench
-from tests.support.library_samples import SAMPLES, Sample, easynetq
+from tests.support.library_samples import (
+    ORDER,
+    PHP_FAILED,
+    PHP_SENT,
+    SAMPLES,
+    Sample,
+    easynetq,
+    rejected,
+)
+from tests.support.php_bodies import BUS, each, envelope, failed_with, private
+from tests.support.php_bodies import sent as sent_by_messenger
 from tests.support.policies import SomePolicies, bring_due
 from tests.support.raw_messages import RECEIVED_AT, delivery, raw_properties
 
@@ -184,3 +195,61 @@ def test_the_envelope_stays_stored() -> None:
     assert isinstance(found, Failure)
     assert json.loads(found.body)["Exception"]
     assert raw_properties(type=ENVELOPE) == found.raw
+
+
+class TestBodyOfPhp:
+    HEADERS: ClassVar[dict[str, object]] = {"tenant": "north", "tags": ["a", 1], "at": {"x": True}}
+
+    def fails(self, headers: dict[str, object], body: bytes) -> Failure:
+        arrived = delivery(headers, body=body, queue="failed", content_type="text/plain")
+        found = parse(arrived, CODEC, QueueMapping(queue="failed"), RECEIVED_AT)
+        assert isinstance(found, Failure), found
+        return found
+
+    def goes_back(self, bench: Bench) -> Delivery:
+        bench.receive(self.fails(self.HEADERS, PHP_FAILED))
+        bench.ask_all(TO_QUEUE)
+        bench.work()
+        return sent(bench)
+
+    def test_what_the_sender_sent_goes_back(self, bench: Bench) -> None:
+        lying = self.goes_back(bench)
+
+        back = CODEC.read(lying.raw)
+        assert lying.body == PHP_SENT
+        assert {name: back.headers[name] for name in self.HEADERS} == self.HEADERS
+        assert back.fields["content_type"] == "text/plain"
+
+    def test_what_came_stays_stored(self) -> None:
+        assert self.fails({}, PHP_FAILED).body == PHP_FAILED
+
+    def test_what_fails_again_with_another_cause_is_the_outcome_of_its_retry(
+        self, bench: Bench
+    ) -> None:
+        back = CODEC.read(self.goes_back(bench).raw)
+        bus = (BUS, each(private(BUS, busName="default")))
+        again = sent_by_messenger(
+            envelope(ORDER, bus, *failed_with("another", "LogicException", 1))
+        )
+
+        bench.receive(self.fails(dict(back.headers), again))
+
+        assert list(bench.statuses().values()) == ["unresolved"]
+
+    def test_what_a_consumer_rejects_without_a_stamp_is_the_outcome_as_well(
+        self, bench: Bench
+    ) -> None:
+        lying = self.goes_back(bench)
+        headers = {**CODEC.read(lying.raw).headers, "x-death": rejected(QUEUE)}
+
+        bench.receive(self.fails(headers, lying.body))
+
+        assert list(bench.statuses().values()) == ["unresolved"]
+
+    def test_another_order_is_another_message(self, bench: Bench) -> None:
+        back = CODEC.read(self.goes_back(bench).raw)
+        other = sent_by_messenger(envelope(private("App\\OrderPlaced", id=8), *failed_with()))
+
+        bench.receive(self.fails(dict(back.headers), other))
+
+        assert sorted(bench.statuses().values()) == ["retry_issued", "unresolved"]

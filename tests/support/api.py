@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import Callers
+from retrier.app import try_messages
 from retrier.app.policies import read_policies
 from retrier.domain.access import AccessRules
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
@@ -22,6 +23,7 @@ from retrier.http.cache import AnswerCache
 from retrier.http.parts import MissingQueues, see_nothing
 from retrier.http.sights import Sights
 from retrier.ingestion.parsing import QueueMapping
+from retrier.settings import Settings
 from retrier.store.engine.database import Database
 from retrier.store.lease import Fence, Holder, acquire_lease
 from retrier.store.recording import record_received
@@ -38,6 +40,10 @@ HOLDER = Holder(
     session_id="5e551011-0000-4000-8000-000000000001", host="host", pid=7, process_started="then"
 )
 
+SETTINGS = Settings.model_validate(
+    {"broker": {"url": "amqp://127.0.0.1/"}, "ingestion": {"error_queues": [ERROR_QUEUE]}}
+)
+"""By which failed imports are tried."""
 
 _ROUTES: list[BaseRoute] = []
 
@@ -83,6 +89,7 @@ class Api:
             ),
             health=lambda: self.health,
             look_at=self._look_at,
+            try_messages=partial(try_messages, SETTINGS),
             metrics=lambda _accept: self.metrics,
             version="1.2.3",
             feed=LiveFeed(db),

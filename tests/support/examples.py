@@ -1,6 +1,8 @@
 """The programs of docs/examples, run as their first comment says, where their toolchain is.
 
-    RETRIER_TEST_NODE_MODULES  a folder node_modules with amqplib; else the global one of npm
+    RETRIER_TEST_NODE_MODULES  a folder node_modules with amqplib, and with NestJS; else the global one of npm
+    RETRIER_TEST_PYTHON        a Python with FastStream and Taskiq; else the one that runs the tests
+    RETRIER_TEST_PHP_AUTOLOAD  a file that loads Symfony Messenger
     RETRIER_TEST_CLASSPATH     the jars of amqp-client and slf4j-api
     GOPATH                     with amqp091-go in src or as a module
 
@@ -11,7 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,7 +32,8 @@ class Example:
 
     def __init__(self, command: Sequence[str], folder: Path, *arguments: str) -> None:
         self._output = folder / "told"
-        self._environ = {**os.environ, "PYTHONPATH": str(ROOT), "GO111MODULE": "auto"}
+        own = {"PYTHONPATH": str(ROOT), "GO111MODULE": "auto", **_environment()}
+        self._environ = {**os.environ, **own}
         with self._output.open("w") as output:
             self.process = subprocess.Popen(
                 [*command, *arguments],
@@ -70,7 +73,7 @@ def running(name: str, folder: Path, *arguments: str) -> Iterator[Example]:
 def _command(name: str, folder: Path) -> Sequence[str]:
     match Path(name).suffix:
         case ".py":
-            return [sys.executable, name]
+            return _python(name)
         case ".mjs":
             return _node(name, folder)
         case ".java":
@@ -78,15 +81,35 @@ def _command(name: str, folder: Path) -> Sequence[str]:
             return [_tool("java"), "-cp", jars or _absent("amqp-client"), name]
         case ".go":
             return _go(name, folder)
+        case ".php":
+            if "AUTOLOAD" not in _environment():
+                _absent("Symfony Messenger")
+            return [_tool("php"), name]
         case suffix:
             pytest.skip(f"nothing here runs {suffix}")
+
+
+def _python(name: str) -> Sequence[str]:
+    """Use a Python of its own for what this project does not install."""
+    library = name.removeprefix("consume_with_").removesuffix(".py")
+    if library == name.removesuffix(".py"):
+        return [sys.executable, name]
+    python = os.environ.get("RETRIER_TEST_PYTHON", sys.executable)
+    found = subprocess.run([python, "-c", f"import {library}"], capture_output=True, check=False)
+    return [python, name] if found.returncode == 0 else _absent(library)
+
+
+def _environment() -> Mapping[str, str]:
+    loads = os.environ.get("RETRIER_TEST_PHP_AUTOLOAD")
+    return {} if loads is None else {"AUTOLOAD": loads}
 
 
 def _node(name: str, folder: Path) -> Sequence[str]:
     node = _tool("node")
     modules = Path(os.environ.get("RETRIER_TEST_NODE_MODULES") or _global_modules())
-    if not (modules / "amqplib").is_dir():
-        _absent("amqplib")
+    needed = "@nestjs/microservices" if "nestjs" in name else "amqplib"
+    if not (modules / needed).is_dir():
+        _absent(needed)
     # An import of Node looks in node_modules beside the program only, whatever NODE_PATH says.
     beside = folder / "node_modules"
     if not beside.exists():

@@ -1,11 +1,13 @@
 """Failed messages as libraries leave them, made by hand from what their sources and docs say."""
 
 import json
+from base64 import b64encode
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.wire import Properties
+from tests.support.php_bodies import BUS, each, envelope, failed_with, private, sent
 
 STAMPS = "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
 NET_TRACE = "   at Shop.Packing.Pack(Order order) in /src/Packing.cs:line 12"
@@ -64,23 +66,32 @@ def easynetq(message: str = '{"order":7}', **changes: object) -> bytes:
     return json.dumps(envelope | changes).encode()
 
 
-def php(text: str) -> bytes:
-    """Return a text as PHP's serializer of Messenger sends it: with slashes."""
-    slashed = text.replace("\\", "\\\\").replace('"', '\\"').replace("\0", "\\0")
-    return slashed.encode()
-
-
-_S = "Symfony\\Component\\Messenger"
-PHP_ENVELOPE = (
-    f'O:36:"{_S}\\Envelope":2:{{s:44:"\0{_S}\\Envelope\0stamps";a:2:{{'
-    f's:53:"{_S}\\Stamp\\ErrorDetailsStamp";a:1:{{i:0;O:53:"{_S}\\Stamp\\ErrorDetailsStamp":2:{{'
-    f's:69:"\0{_S}\\Stamp\\ErrorDetailsStamp\0exceptionClass";s:16:"RuntimeException";'
-    f's:71:"\0{_S}\\Stamp\\ErrorDetailsStamp\0exceptionMessage";s:13:"no stock left";}}}}'
-    f's:49:"{_S}\\Stamp\\RedeliveryStamp";a:1:{{i:0;O:49:"{_S}\\Stamp\\RedeliveryStamp":1:{{'
-    f's:61:"\0{_S}\\Stamp\\RedeliveryStamp\0retryCount";i:2;}}}}'
-    f's:63:"\0{_S}\\Stamp\\SentToFailureTransportStamp\0originalReceiverName";s:5:"async";}}'
-    f's:45:"\0{_S}\\Envelope\0message";O:14:"App\\OrderPlaced":1:{{s:2:"id";i:7;}}}}'
+CAF_TEXT = (
+    "class java.lang.IllegalStateException no stock left shop.Packing.pack(Packing.java:12)"
+    " shop.Worker.doWork(Worker.java:40)"
 )
+
+
+def caf(**changes: object) -> bytes:
+    """Return a task of CAF's worker framework that failed."""
+    task: dict[str, object] = {
+        "version": 3,
+        "taskId": "t-7",
+        "taskClassifier": "Pack",
+        "taskApiVersion": 1,
+        "taskData": "",
+        "taskStatus": "RESULT_EXCEPTION",
+        "context": {},
+        "to": "worker-out",
+        "sourceInfo": {"name": "PackWorker", "version": "1.0"},
+    }
+    return json.dumps(task | changes).encode()
+
+
+ORDER = private("App\\OrderPlaced", id=7, buyer="Zo\u00eb 'x' \\ \"y\"")
+PHP_SENT = sent(envelope(ORDER, (BUS, each(private(BUS, busName="default")))))
+"""What the sender sent."""
+PHP_FAILED = sent(envelope(ORDER, (BUS, each(private(BUS, busName="default"))), *failed_with()))
 
 SAMPLES = [
     Sample(
@@ -219,7 +230,7 @@ SAMPLES = [
         found_on="failed",
         headers={},
         fields={"content_type": "text/plain"},
-        body=php(PHP_ENVELOPE),
+        body=PHP_FAILED,
         details=FailureDetails(
             queue="",
             destination="",
@@ -227,7 +238,6 @@ SAMPLES = [
             message_type="App\\OrderPlaced",
             exception_type="RuntimeException",
             exception_message="no stock left",
-            failure_reason="lost if it fails again",
             attempts_reported=3,
         ),
     ),
@@ -339,6 +349,42 @@ SAMPLES = [
             exception_message="boom",
             stack_trace="boom",
             time_of_failure=datetime(2026, 5, 4, 12, 0, 0, 123456, UTC),
+        ),
+    ),
+    Sample(
+        name="caf exception",
+        dialect="caf",
+        found_on="worker-out",
+        headers={"x-caf-worker-retry": "2"},
+        body=caf(taskData=b64encode(json.dumps(CAF_TEXT).encode()).decode()),
+        message_id="t-7",
+        details=FailureDetails(
+            queue="",
+            destination="",
+            endpoint="PackWorker",
+            message_type="Pack",
+            exception_type="java.lang.IllegalStateException",
+            exception_message="no stock left",
+            stack_trace=CAF_TEXT,
+            failure_reason="RESULT_EXCEPTION",
+            attempts_reported=3,
+            id_in_body="t-7",
+        ),
+    ),
+    Sample(
+        name="caf invalid",
+        dialect="caf",
+        found_on="worker-invalid",
+        headers={},
+        fields={"message_id": "m-7"},
+        body=caf(taskStatus="INVALID_TASK", taskData="bm90IGEgdGFzaw==", sourceInfo=None),
+        message_id="m-7",
+        details=FailureDetails(
+            queue="",
+            destination="",
+            message_type="Pack",
+            exception_message="not a task",
+            failure_reason="invalid_message",
         ),
     ),
     Sample(

@@ -47,6 +47,7 @@ class Web:
             acts=of_api.acts,
             look_at=of_api.look_at,
             gate=of_api.gate,
+            try_messages=of_api.try_messages,
             version="1.2.3",
             instance="retrier",
             health=of_api.health,

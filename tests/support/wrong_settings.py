@@ -77,7 +77,7 @@ WRONG_FILES = {
         "ingestion.error_queues[0]: retrier.staging is the staging queue of this instance"
     ),
     "ingestion: {error_queues: [{queue: a, dialect: esperanto}]}": (
-        "ingestion.error_queues[0].dialect: must be one of nservicebus, retrier, masstransit, spring, symfony, rebus, watermill, easynetq, dramatiq, celery, laravel, taskiq, nestjs, faststream, rabbitmq, is esperanto"
+        "ingestion.error_queues[0].dialect: must be one of nservicebus, retrier, masstransit, spring, symfony, rebus, watermill, easynetq, caf, dramatiq, celery, laravel, taskiq, nestjs, faststream, rabbitmq, is esperanto"
     ),
     "ingestion: {error_queues: [{queue: a, destinations: {async: a}}]}": (
         "ingestion.error_queues[0].destinations.async: a is a queue that Retrier itself empties"

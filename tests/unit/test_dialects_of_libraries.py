@@ -11,6 +11,7 @@ import pytest
 from retrier.domain import dialects
 from retrier.domain.dialects import BY_CONSUMERS, DIALECTS, by_name, recognise, strips, varies
 from retrier.domain.dialects.accounts import read_failure
+from retrier.domain.dialects.dialect import LOST_NEXT
 from retrier.domain.dialects.masstransit import queue_in
 from retrier.domain.dialects.rabbitmq import is_wait_queue
 from retrier.domain.dialects.spring import thrown_type
@@ -22,9 +23,9 @@ from tests.support.library_samples import (
     STAMPS,
     Sample,
     easynetq,
-    php,
     rejected,
 )
+from tests.support.php_bodies import sent_text
 
 BUILT_BEFORE = {"nservicebus", "retrier", "rabbitmq", "celery", "dramatiq"}
 WRONG: list[Any] = [b"\xff\x00", 5, 1.5, True, None, "", [], {}, ["x"], {"a": {"b": "c"}}, "x" * 9]
@@ -193,7 +194,13 @@ def test_a_consumers_own_headers_come_before_those_of_a_library(headers: dict[st
         ("rabbitmq://host/", None),
         ("", None),
         (None, None),
-        ("no address", "no address"),
+        ("no address", None),
+        ("orders", None),
+        ("/shop/orders", None),
+        ("queue:orders", "orders"),
+        ("rabbitmq://host/a%252Fb", "a%2Fb"),
+        ("rabbitmq://host/%2F/orders%3Fx?temporary=true", "orders?x"),
+        ("rabbitmq://host", None),
         ("rabbitmq://[broken/orders", None),
     ],
 )
@@ -286,7 +293,7 @@ class TestEnvelope:
 
 
 def test_a_body_of_php_is_never_made_into_anything() -> None:
-    cut = php('O:36:"Symfony\\Component\\Messenger\\Envelope":2:{s:9999999:"cut')
+    cut = sent_text(b'O:36:"Symfony\\Component\\Messenger\\Envelope":2:{s:9999999:"cut')
     known = by_name("symfony")
     assert known
 
@@ -311,7 +318,8 @@ def test_a_body_of_php_is_read_in_base64_as_well() -> None:
     sample = next(each for each in SAMPLES if each.name == "symfony php")
     packed = replace(sample, body=b64encode(sample.body))
 
-    assert read(packed) == read(sample)
+    # Messenger would not pack what is UTF-8: it is read, and not cut.
+    assert read(packed) == replace(read(sample), failure_reason=LOST_NEXT)
     assert recognise(properties({}), body=packed.body) is by_name("symfony")
 
 

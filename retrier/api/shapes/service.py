@@ -332,6 +332,38 @@ class ReadAgain(TypedDict):
     skipped: Sequence[ReasonCount]
 
 
+class TriedImport(TypedDict):
+    """What a failed import would be, and what its retry would leave out; a fact that is not known is not there."""
+
+    id: str
+    error_queue: str
+    becomes: str
+    reason: NotRequired[str]
+    of: NotRequired[str]
+    dialect: NotRequired[str]
+    queue: NotRequired[str]
+    destination: NotRequired[str]
+    endpoint: NotRequired[str]
+    message_type: NotRequired[str]
+    message_id: NotRequired[str]
+    exception_type: NotRequired[str]
+    exception_message: NotRequired[str]
+    stack_trace: NotRequired[str]
+    failure_reason: NotRequired[str]
+    time_of_failure: NotRequired[str]
+    attempts: NotRequired[int]
+    stream: NotRequired[str]
+    left_out: NotRequired[Sequence[str]]
+    goes_back: NotRequired[str]
+
+
+class TriedImports(TypedDict):
+    """What the newest failed imports would be, and how many there are of which these are the newest."""
+
+    total: int
+    messages: Sequence[TriedImport]
+
+
 class SentImport(TypedDict):
     """The queue to which an import was sent."""
 

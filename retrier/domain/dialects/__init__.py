@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from retrier.domain.dialects.accounts import BY_CONSUMERS
+from retrier.domain.dialects.caf import CafDialect
 from retrier.domain.dialects.celery import CeleryDialect
 from retrier.domain.dialects.dialect import Dialect, Original
 from retrier.domain.dialects.dramatiq import SUFFIX, DramatiqDialect
@@ -25,17 +26,19 @@ RETRIER = BY_CONSUMERS[-1]
 RABBITMQ = RabbitMqDialect()
 DRAMATIQ = DramatiqDialect()
 EASYNETQ = EasyNetQDialect()
+SYMFONY = SymfonyDialect()
 
-ENVELOPES: tuple[Dialect, ...] = (EASYNETQ,)
-"""What came is no message of the sender: that stands inside."""
+ENVELOPES: tuple[Dialect, ...] = (EASYNETQ, SYMFONY)
+"""What came is no message of the sender, or not it alone: that stands inside."""
 
 BY_LIBRARIES: tuple[Dialect, ...] = (
     MassTransitDialect(),
     SpringDialect(),
-    SymfonyDialect(),
+    SYMFONY,
     RebusDialect(),
     WatermillDialect(),
     EASYNETQ,
+    CafDialect(),
 )
 """Written by a library that publishes what it gave up; tried before what the broker wrote."""
 
@@ -52,6 +55,9 @@ BY_THE_BROKER: tuple[Dialect, ...] = (
 
 DIALECTS: tuple[Dialect, ...] = (*BY_CONSUMERS, *BY_LIBRARIES, *BY_THE_BROKER)
 
+
+BUILT_IN: tuple[str, ...] = tuple(each.name for each in DIALECTS)
+"""Names of all that need no settings."""
 
 _OF_OTHER_QUEUES = tuple(each for each in DIALECTS if each is not DRAMATIQ)
 

@@ -50,11 +50,15 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """A message that stands inside an error envelope: that is what goes back."""
+    """A message that stands inside an error envelope: that is what goes back.
+
+    `keeps_properties` says that only the body wraps it: headers and properties are those that came.
+    """
 
     body: bytes
     headers: Mapping[str, object] = field(default_factory=dict)
     fields: Mapping[str, str | int] = field(default_factory=dict)
+    keeps_properties: bool = field(default=False, kw_only=True)
 
     @property
     def properties(self) -> Properties:

@@ -1,5 +1,6 @@
 """The dialect of MassTransit: what it writes when it moves a message to `_error` or `_skipped`."""
 
+from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from retrier.domain.dialects.dialect import (
@@ -20,13 +21,16 @@ ADDRESS = "MT-Fault-InputAddress"
 RETRIES = "MT-Fault-RetryCount"
 SKIPPED = "dead-letter"
 SUFFIXES = ("_error", "_skipped")
+LONGEST_SHOWN = 200
+"""Characters of an address that is none."""
 _URN = "urn:message:"
 
 DECLARED = Declared(
     library="MassTransit",
     recognised_by=f"header `{REASON}`",
     feeds={
-        "queue": f"`{ADDRESS}`, its last part; else the error queue without `_error`, `_skipped`",
+        "queue": f"`{ADDRESS}`, its last part; without that header the error queue without `_error`,"
+        " `_skipped`; not known if that is no address",
         "endpoint": f"`{ADDRESS}`, its last part",
         "exception_type": f"`{FAULT}ExceptionType`",
         "exception_message": f"`{FAULT}Message`",
@@ -67,13 +71,15 @@ class MassTransitDialect(Library):
         found_on: str = "",
     ) -> FailureDetails:
         """Read the fault; a skipped message has none, and only its queue's name says the queue."""
-        named = queue_in(properties.text(ADDRESS))
-        queue = named or otherwise or _without_suffix(found_on)
+        address = properties.text(ADDRESS)
+        named = queue_in(address)
+        by_name = NOT_KNOWN if address else _without_suffix(found_on)
+        queue = named or otherwise or by_name
         told = table_of(body)
         reason = properties.text(REASON)
         skipped = reason == SKIPPED
         retries = count(properties.headers.get(RETRIES))
-        return FailureDetails(
+        details = FailureDetails(
             queue=queue,
             destination=queue,
             endpoint=named,
@@ -91,15 +97,24 @@ class MassTransitDialect(Library):
             process=properties.text("MT-Host-ProcessId"),
             node=properties.text(FAULT + "ConsumerType"),
         )
+        return details if named or not address else _with_words(details, address)
 
 
 def queue_in(address: str | None) -> str | None:
     """Return the queue that an address names: its last part, decoded, without options."""
     try:
-        path = urlsplit(address or "").path
+        parts = urlsplit(address or "")
     except ValueError:
         return None
-    return unquote(path.rstrip("/").rpartition("/")[2]) or None
+    named = unquote(parts.path.rstrip("/").rpartition("/")[2])
+    return (named or None) if parts.scheme else None
+
+
+def _with_words(details: FailureDetails, address: str) -> FailureDetails:
+    """Say that what should be an address names no queue, and what stands there."""
+    told = f"{ADDRESS} names no queue: {address[:LONGEST_SHOWN]}"
+    message = details.exception_message
+    return replace(details, exception_message=f"{message}; {told}" if message else told)
 
 
 def _without_suffix(queue: str) -> str:

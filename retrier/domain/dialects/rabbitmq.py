@@ -99,6 +99,12 @@ class RabbitMqDialect(Library):
         )
 
 
+def rejecting_queue(properties: Properties) -> str | None:
+    """Return the queue on which a consumer gave the message up; None if it only lay in queues."""
+    death = _failure_among(properties.headers.get(DEATHS))
+    return is_text(death.get("queue")) if is_text(death.get("reason")) in VERDICTS else None
+
+
 def is_wait_queue(queue: str) -> bool:
     """Say whether a library lets messages wait there: none failed on it."""
     return _WAIT_QUEUE.fullmatch(queue) is not None

@@ -23,7 +23,7 @@ DECLARED = Declared(
     feeds={
         "queue": f"`{QUEUE}`",
         "endpoint": f"`{QUEUE}`",
-        "exception_type": f"`{DETAILS}`: the first `---> Type:`, else the first `Type:`",
+        "exception_type": f"`{DETAILS}`: that of the first inner exception, else of the outermost",
         "exception_message": f"`{DETAILS}`, its first line",
         "stack_trace": f"`{DETAILS}`",
         "attempts_reported": f"`{DETAILS}`: N unhandled exceptions; else `{DELIVERIES}`",

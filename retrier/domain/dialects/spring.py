@@ -6,11 +6,10 @@ from retrier.domain.dialects.dialect import (
     NOT_KNOWN,
     Declared,
     Library,
-    Unintelligible,
     amqp_field,
     count,
 )
-from retrier.domain.dialects.rabbitmq import DEATHS, VERDICTS, RabbitMqDialect
+from retrier.domain.dialects.rabbitmq import DEATHS, rejecting_queue
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.times import from_epoch
 from retrier.domain.wire import Properties
@@ -23,7 +22,6 @@ RETRIES = "retry-count"
 TYPE = "__TypeId__"
 SUFFIX = ".dlq"
 
-_BROKER = RabbitMqDialect()
 _THROWN = re.compile(r"(?:Caused by: )?(?P<type>[A-Za-z_$][\w$.]*)(?:: (?P<text>.*))?")
 _CAUSED_BY = "Caused by: "
 
@@ -86,10 +84,7 @@ def _queue_of(properties: Properties) -> str | None:
     """Return the queue, never one of the exchange: that may be bound to others as well."""
     if properties.text(EXCHANGE) is None:
         return properties.text(KEY)
-    death = _BROKER.read(properties) if DEATHS in properties.headers else None
-    if death is None or isinstance(death, Unintelligible):
-        return None
-    return death.queue if death.failure_reason in VERDICTS else None
+    return rejecting_queue(properties)
 
 
 def thrown_type(trace: str, message: str | None) -> str | None:

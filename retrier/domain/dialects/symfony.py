@@ -1,14 +1,15 @@
 r"""The dialect of Symfony Messenger: messages on its failure transport.
 
 Its serializer for JSON writes stamps as headers; the one of PHP writes all of it into the body,
-which is never unserialised: class and text of the exception are looked for in it as they stand.
+which is never unserialised: class and text of the exception are looked for in it as they stand. A
+body of PHP is an envelope: what the sender sent stands in it, beside the stamps of the failure.
 """
 
 import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
@@ -16,19 +17,29 @@ from retrier.domain.dialects.dialect import (
     NOT_KNOWN,
     Declared,
     Library,
+    Original,
     amqp_field,
     count,
     is_text,
 )
+from retrier.domain.dialects.php import cut_stamps
+from retrier.domain.dialects.rabbitmq import rejecting_queue
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.times import parse_iso_time
 from retrier.domain.wire import Properties
 
-STAMPS = r"X-Message-Stamp-Symfony\Component\Messenger\Stamp" + "\\"
-SENT_TO_FAILURE = STAMPS + "SentToFailureTransportStamp"
-ERROR = STAMPS + "ErrorDetailsStamp"
-REDELIVERY = STAMPS + "RedeliveryStamp"
-DELAY = STAMPS + "DelayStamp"
+STAMPS = r"Symfony\Component\Messenger\Stamp" + "\\"
+OF_FAILURE = tuple(
+    STAMPS + each
+    for each in (
+        "SentToFailureTransportStamp",
+        "ErrorDetailsStamp",
+        "RedeliveryStamp",
+        "DelayStamp",
+    )
+)
+"""Classes of the stamps that no retry carries, in headers or in a body."""
+SENT_TO_FAILURE, ERROR, REDELIVERY, DELAY = (f"X-Message-Stamp-{each}" for each in OF_FAILURE)
 TYPE = "type"
 
 DECLARED = Declared(
@@ -36,20 +47,21 @@ DECLARED = Declared(
     recognised_by="header `X-Message-Stamp-...SentToFailureTransportStamp`, or a body that PHP"
     " serialised from Messenger's envelope",
     feeds={
-        "queue": "not known: no header names it; `destination`, or `destinations` by transport",
+        "queue": "not known: no header names it; `destination`, or `destinations` by transport; of a body"
+        " of PHP that never was on a failure transport a rejection in `x-death`",
         "endpoint": "the transport in `...SentToFailureTransportStamp`",
         "exception_type": "`...ErrorDetailsStamp`: `exceptionClass`",
         "exception_message": "`...ErrorDetailsStamp`: `exceptionMessage`",
         "stack_trace": "`...ErrorDetailsStamp`: `flattenException`",
         "time_of_failure": "`...RedeliveryStamp`: the last `redeliveredAt`",
         "attempts_reported": "`...RedeliveryStamp`: the largest `retryCount`, + 1",
-        "failure_reason": "a body of PHP: whether it would be lost if it failed again",
+        "failure_reason": "a body of PHP that cannot be cut: it would be lost if it failed again",
         "message_type": "header `type`, else the property",
         "message_id": "`message_id`",
     },
     removes=(SENT_TO_FAILURE, ERROR, REDELIVERY, DELAY),
     comes_back="keeps headers that it does not know; with a stamp that stayed it would drop the"
-    " next failure, and those in a body of PHP stay",
+    " next failure, so they are cut out of a body of PHP, too",
 )
 
 _ENVELOPE = b"Symfony\\Component\\Messenger\\Envelope"
@@ -83,7 +95,11 @@ class SymfonyDialect(Library):
         """Read the stamps. The queue is that of the settings, else it is not known."""
         queue = otherwise or NOT_KNOWN
         if self.mark not in properties.headers:
-            return _read_serialised(body, queue)
+            details = _read_serialised(body, is_cut=cut_stamps(body, OF_FAILURE) is not None)
+            # Without a stamp it never was on a failure transport: its own queue dead-lettered it.
+            rejected = rejecting_queue(properties) if details.endpoint is None else None
+            queue = otherwise or rejected or NOT_KNOWN
+            return replace(details, queue=queue, destination=queue)
         error = _last(properties.text(ERROR))
         redeliveries = _stamps(properties.text(REDELIVERY))
         counts = [number for each in redeliveries if (number := count(each.get("retryCount")))]
@@ -99,6 +115,16 @@ class SymfonyDialect(Library):
             time_of_failure=parse_iso_time(is_text(last.get("redeliveredAt"))),
             attempts_reported=1 + max(counts, default=0) if redeliveries else None,
         )
+
+    def unwrap(self, properties: Properties, body: bytes) -> Original | None:
+        """Return what was sent, if the body is of PHP: without the stamps of its failure.
+
+        None if it cannot be cut without a doubt.
+        """
+        cut = cut_stamps(body, OF_FAILURE) if _is_serialised(body) else None
+        if cut is None:
+            return None
+        return Original(cut, properties.headers, properties.fields, keeps_properties=True)
 
 
 def _stamps(text: str | None) -> list[Mapping[str, object]]:
@@ -171,17 +197,17 @@ class _Serialised:
         return [int(each) for each in found]
 
 
-def _read_serialised(body: bytes, queue: str) -> FailureDetails:
+def _read_serialised(body: bytes, *, is_cut: bool) -> FailureDetails:
     found = _Serialised(_SLASHED.sub(_plain, _decoded(body)[:LARGEST_BODY]))
     counts = found.numbers_after("retryCount")
     return FailureDetails(
-        queue=queue,
-        destination=queue,
+        queue=NOT_KNOWN,
+        destination=NOT_KNOWN,
         endpoint=found.after("originalReceiverName"),
         message_type=found.class_after("message"),
         exception_type=found.after("exceptionClass"),
         exception_message=found.after("exceptionMessage"),
-        failure_reason=LOST_NEXT if _STAMP in found.text else None,
+        failure_reason=LOST_NEXT if _STAMP in found.text and not is_cut else None,
         attempts_reported=1 + max(counts) if counts else None,
     )
 

@@ -141,3 +141,34 @@ def test_a_file_that_is_not_there_is_refused(cli: CommandLine, settings: str, fi
     result = cli.run("dialects", "test", "--config", settings, str(file))
 
     assert "cannot be read" in result.stderr
+
+
+def test_one_format_can_read_them_all(cli: CommandLine, settings: str, file: Path) -> None:
+    file.write_text('{"headers": {"rbs2-source-queue": "packing"}, "body": "x"}')
+
+    (found,) = told(cli, settings, "--dialect", "rebus", str(file))
+
+    assert (found["becomes"], found["dialect"], found["queue"]) == (
+        "failed message",
+        "rebus",
+        "packing",
+    )
+
+
+def test_failed_imports_are_read_again_as_one_format(cli: CommandLine) -> None:
+    raw = raw_properties({"rbs2-source-queue": "packing"})
+    cli.api.receive(failed_import(raw=raw), failed_import(raw=raw, body=b"other"))
+    one, _ = cli.api.ids("imports")
+
+    cli.lines("imports", "retry", one, "--dialect", "rebus", "--user", "ada")
+    cli.lines("imports", "retry", "--all", "--dialect", "rebus", "--user", "ada")
+
+    assert [each["queue_address"] for each in cli.api.get("errors")] == ["packing", "packing"]
+
+
+@pytest.mark.parametrize(("name", "words"), [("", "give the name"), ("x", "No format has")])
+def test_a_format_that_nobody_knows_is_refused(cli: CommandLine, name: str, words: str) -> None:
+    result = cli.run("imports", "retry", "--all", "--dialect", name)
+
+    assert result.exit_code != 0
+    assert words in result.stderr
