@@ -293,7 +293,9 @@ def make_gate(parts: Parts) -> Gate:
     access = parts.settings.access
     if access is None:
         return Gate()
-    return Gate(parts.db.apart(AT_WORK, ANSWER_LIMIT), access.rules, clock=parts.clock)
+    return Gate(
+        parts.db.apart(AT_WORK, ANSWER_LIMIT), access.rules, audit=parts.audit, clock=parts.clock
+    )
 
 
 def _configured(settings: Settings) -> Configured:

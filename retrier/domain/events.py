@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from retrier.domain.parameters import nearest
 
 KINDS = (
+    "access_refused",
     "acknowledged",
     "archive_asked",
     "archive_completed",
@@ -36,6 +37,8 @@ KINDS = (
     "import_read_again",
     "import_sent",
     "import_stamped",
+    "logged_in",
+    "logged_out",
     "message_archived",
     "message_dead",
     "message_declared_dead",
@@ -71,6 +74,8 @@ KINDS = (
     "revive_refused",
     "sent_again",
     "stream_released",
+    "token_created",
+    "token_revoked",
     "unarchive_asked",
     "unarchive_completed",
     "unarchive_refused",

@@ -8,12 +8,14 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from threading import Lock
 from typing import Protocol
 
 from anyio import to_thread
 from fastapi import HTTPException, Request
 
+from retrier.audit import Audit
 from retrier.clock import Clock, SystemClock
 from retrier.domain.access import (
     OPEN,
@@ -25,7 +27,7 @@ from retrier.domain.access import (
     is_token,
     role_of,
 )
-from retrier.http.rights import right_of
+from retrier.http.rights import act_of, right_of
 from retrier.store.engine.database import Database
 from retrier.store.sessions import find_session, note_use
 from retrier.store.tokens import find_token
@@ -66,10 +68,6 @@ class BearerReader(Protocol):
     def read(self, token: str) -> Access:
         """Return who it is. Raises Refused."""
         ...
-
-
-Tell = Callable[[str, str], None]
-"""Is told the address and the reason of a refusal."""
 
 
 class Guesses:
@@ -133,13 +131,13 @@ class Gate:
         rules: AccessRules | None = None,
         *,
         bearer: BearerReader | None = None,
-        tell: Tell = lambda _address, _reason: None,
+        audit: Audit | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._db = db
         self.rules = rules
         self._bearer = bearer
-        self._tell = tell
+        self._audit = audit
         self._clock = clock or SystemClock()
         self._guesses = Guesses(self._clock)
         self._remembered = _Remembered(self._clock)
@@ -153,15 +151,29 @@ class Gate:
             found = await self._find(request, address, self.rules)
         except Refused as refusal:
             self._guesses.add(address)
-            self._tell(address, str(refusal))
+            self._count(address, str(refusal))
             if self._guesses.are_too_many(address):
                 raise _too_many() from None
             raise HTTPException(401, str(refusal), _ASKED) from None
+        except HTTPException as refusal:
+            if refusal.status_code != HTTPStatus.UNAUTHORIZED:
+                self._count(address, refusal.detail)
+            raise
         return replace(found, address=address, reads_own_only=self.rules.reads_own_only)
 
-    def refuse(self, access: Access, why_not: str) -> None:
-        """Note that somebody who is known was refused."""
-        self._tell(access.address, f"{access.shown}: {why_not}")
+    def refuse(self, access: Access, why_not: str, act: str) -> None:
+        """Keep that somebody who is known was refused."""
+        if self._audit is not None:
+            self._audit.refuse(access, act, why_not)
+
+    def note(self, access: Access, act: str) -> None:
+        """Keep what somebody has done that is no act of the gateway, such as a log-in."""
+        if self._audit is not None:
+            self._audit.note(access, act)
+
+    def _count(self, address: str, reason: str) -> None:
+        if self._audit is not None:
+            self._audit.count(address, reason)
 
     def forget(self, sha256: str) -> None:
         """Ask the database anew for this session: it was ended."""
@@ -271,6 +283,7 @@ async def find_access(request: Request) -> Access:
     request.state.access = access
     why_not = access.why_not(right_of(request))
     if why_not is not None:
-        gate.refuse(access, why_not)
+        # In a thread: a disk that is slow must not hold up everybody else.
+        await to_thread.run_sync(gate.refuse, access, why_not, act_of(request))
         raise HTTPException(403, why_not)
     return access
