@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from retrier import __version__
 from retrier.cli import (
     archives,
+    audit,
     breakers,
     database,
     dialects,
@@ -120,7 +121,17 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "ledger",
         ),
         "What is set": ("policies", "redirects", "breakers", "streams", "views", "dialects"),
-        "The service": ("run", "demo", "check", "verify", "db", "recover", "version", "help"),
+        "The service": (
+            "run",
+            "demo",
+            "check",
+            "verify",
+            "audit",
+            "db",
+            "recover",
+            "version",
+            "help",
+        ),
     }
 )
 """All commands, in the order in which help lists them."""
@@ -178,6 +189,7 @@ app.add_typer(operations.batches_app, name="batches")
 app.add_typer(archives.app, name="archive-operations")
 app.add_typer(policies.app, name="policies")
 app.add_typer(dialects.app, name="dialects")
+app.add_typer(audit.app, name="audit")
 app.add_typer(database.app, name="db")
 
 

@@ -5,7 +5,7 @@ are the chain. Whoever takes a line out, changes one or moves one breaks it at t
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -312,11 +312,3 @@ def _lines(gap: range) -> str:
     if len(gap) == 1:
         return f"line {gap[0]} is"
     return f"lines {gap[0]} to {gap[-1]} are"
-
-
-def split_audit_lines(content: bytes) -> Iterator[bytes]:
-    """Yield the lines of a file; what stands after the last line break is one, too."""
-    parts = content.split(b"\n")
-    yield from parts[:-1]
-    if parts[-1]:
-        yield parts[-1]
