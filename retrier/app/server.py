@@ -23,7 +23,7 @@ from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
-from retrier.http.access import PEER, Gate
+from retrier.http.access import PEER, Gate, GuessLimit
 from retrier.http.parts import AT_WORK
 from retrier.settings import Role, Settings, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
@@ -285,7 +285,8 @@ def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | N
         callers=make_callers(parts.settings.api),
     )
     api = create_api(api_parts, whole=page is not None)
-    return api if page is None else Faces(api, make_page(parts, api_parts, page))
+    faces = api if page is None else Faces(api, make_page(parts, api_parts, page))
+    return faces if api_parts.gate.rules is None else GuessLimit(faces, api_parts.gate)
 
 
 def make_gate(parts: Parts) -> Gate:

@@ -5,8 +5,10 @@ asked, and whoever reaches the address may do everything.
 """
 
 import hmac
+import json
+import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from threading import Lock
@@ -14,6 +16,7 @@ from typing import Protocol
 
 from anyio import to_thread
 from fastapi import HTTPException, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from retrier.audit import Audit
 from retrier.clock import Clock, SystemClock
@@ -49,6 +52,7 @@ _MOST_ADDRESSES = 10_000
 _ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
 NOBODY_THERE = "Who asks? Send a token as `Authorization: Bearer`, or log in on the page."
 NOT_KNOWN = "This token is not known here: it is mistyped, revoked, or it has run out."
+TOO_MANY = "Too many wrong tokens came from this address."
 _OVER = "This session is over: log in again."
 NO_ROLE = "No role is given to you here, so that you may do nothing."
 
@@ -175,6 +179,27 @@ class Gate:
         if self._audit is not None:
             self._audit.count(address, reason)
 
+    def turns_away(self, address: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Say whether an address has guessed too often to be looked at any closer, and count it.
+
+        Who shows a token that is known is let through, whoever else guesses behind their address.
+        """
+        if self.rules is None or not self._guesses.are_too_many(address):
+            return False
+        shown = [value for name, value in headers if name in _SECRETS]
+        if not shown or any(self._is_known(value, self.rules) for value in shown):
+            return False
+        self._guesses.add(address)
+        self._count(address, TOO_MANY)
+        return True
+
+    def _is_known(self, shown: bytes, rules: AccessRules) -> bool:
+        secrets = _SPLIT.split(shown.decode("latin-1"))
+        hashes = {hash_secret(each) for each in secrets[-_MOST_SHOWN:]}
+        return any(each.sha256 in hashes for each in rules.tokens) or any(
+            self._remembered.find(each) is not None for each in hashes
+        )
+
     def forget(self, sha256: str) -> None:
         """Ask the database anew for this session: it was ended."""
         self._remembered.forget(sha256)
@@ -246,12 +271,45 @@ class Gate:
         return found[0]
 
 
+class GuessLimit:
+    """Answers who guesses too often before anything else is done: it costs a hundredth of a request."""
+
+    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+        self._app = app
+        self._gate = gate
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on, or refuse it."""
+        client = scope.get("client")
+        address = client[0] if client else ""
+        if scope["type"] == "http" and self._gate.turns_away(address, scope["headers"]):
+            await send({"type": "http.response.start", "status": 429, "headers": _TURNED_AWAY})
+            await send({"type": "http.response.body", "body": _BODY})
+            return
+        await self._app(scope, receive, send)
+
+
+_SECRETS = frozenset({b"authorization", b"cookie"})
+_SPLIT = re.compile(r"[ ;=]+")
+_MOST_SHOWN = 20
+"""Words of a header that may be a token or a session."""
+
+_BODY = json.dumps(
+    {"type": "about:blank", "title": "Too Many Requests", "status": 429, "detail": TOO_MANY}
+).encode()
+_TURNED_AWAY = [
+    (b"content-type", b"application/problem+json"),
+    (b"content-length", str(len(_BODY)).encode()),
+    (b"retry-after", b"1"),
+]
+
+
 _DOTS = 2
 """In a JWT."""
 
 
 def _too_many() -> HTTPException:
-    return HTTPException(429, "Too many wrong tokens came from this address.", {"Retry-After": "1"})
+    return HTTPException(429, TOO_MANY, {"Retry-After": "1"})
 
 
 def _as_access(token: AccessToken) -> Access:
