@@ -28,6 +28,7 @@ from retrier.cli import (
     retry,
     service,
     streams,
+    tokens,
     views,
 )
 from retrier.cli.command import command, make_app
@@ -120,7 +121,15 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "processor",
             "ledger",
         ),
-        "What is set": ("policies", "redirects", "breakers", "streams", "views", "dialects"),
+        "What is set": (
+            "policies",
+            "redirects",
+            "breakers",
+            "streams",
+            "views",
+            "dialects",
+            "token",
+        ),
         "The service": (
             "run",
             "demo",
@@ -190,6 +199,7 @@ app.add_typer(archives.app, name="archive-operations")
 app.add_typer(policies.app, name="policies")
 app.add_typer(dialects.app, name="dialects")
 app.add_typer(audit.app, name="audit")
+app.add_typer(tokens.app, name="token")
 app.add_typer(database.app, name="db")
 
 

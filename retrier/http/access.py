@@ -26,10 +26,12 @@ from retrier.domain.access import (
     AccessRules,
     AccessToken,
     How,
+    Right,
     hash_secret,
     is_token,
     role_of,
 )
+from retrier.errors import NotAllowed
 from retrier.http.rights import act_of, right_of
 from retrier.store.engine.database import Database
 from retrier.store.sessions import find_session, note_use
@@ -42,14 +44,14 @@ SESSION_COOKIE = "retrier_session"
 SECURE_COOKIE = "__Host-retrier_session"
 """The same behind TLS: browsers take a name that begins so from this very host only."""
 
-_REMEMBERED_FOR = 0.5
+_TAKEN_FOR = 0.5
 """Seconds for which a token or a session is taken as it was: what is revoked ends within a second."""
-_MOST_REMEMBERED = 1000
+_MOST_KEPT = 1000
 _GUESSES = 10
 """Wrong tokens and sessions of one address that are answered in a second."""
 _MOST_ADDRESSES = 10_000
 
-_ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
+ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
 NOBODY_THERE = "Who asks? Send a token as `Authorization: Bearer`, or log in on the page."
 NOT_KNOWN = "This token is not known here: it is mistyped, revoked, or it has run out."
 TOO_MANY = "Too many wrong tokens came from this address."
@@ -103,7 +105,7 @@ class Guesses:
 
 
 @dataclass(slots=True)
-class _Remembered:
+class _Recent:
     """What was found lately, by the hash of the secret."""
 
     clock: Clock
@@ -113,12 +115,12 @@ class _Remembered:
     def find(self, sha256: str) -> Access | None:
         with self.lock:
             at, access = self.known.get(sha256, (0.0, None))
-            return access if self.clock.monotonic() - at < _REMEMBERED_FOR else None
+            return access if self.clock.monotonic() - at < _TAKEN_FOR else None
 
     def keep(self, sha256: str, access: Access) -> None:
         with self.lock:
             self.known[sha256] = (self.clock.monotonic(), access)
-            if len(self.known) > _MOST_REMEMBERED:
+            if len(self.known) > _MOST_KEPT:
                 self.known.popitem(last=False)
 
     def forget(self, sha256: str) -> None:
@@ -144,7 +146,7 @@ class Gate:
         self._audit = audit
         self._clock = clock or SystemClock()
         self._guesses = Guesses(self._clock)
-        self._remembered = _Remembered(self._clock)
+        self._recent = _Recent(self._clock)
 
     async def find(self, request: Request) -> Access:
         """Return who asks. Raises HTTPException: 401 for nobody, 429 for who guesses."""
@@ -158,7 +160,7 @@ class Gate:
             self._count(address, str(refusal))
             if self._guesses.are_too_many(address):
                 raise _too_many() from None
-            raise HTTPException(401, str(refusal), _ASKED) from None
+            raise HTTPException(401, str(refusal), ASKED) from None
         except HTTPException as refusal:
             if refusal.status_code != HTTPStatus.UNAUTHORIZED:
                 self._count(address, refusal.detail)
@@ -197,12 +199,12 @@ class Gate:
         secrets = _SPLIT.split(shown.decode("latin-1"))
         hashes = {hash_secret(each) for each in secrets[-_MOST_SHOWN:]}
         return any(each.sha256 in hashes for each in rules.tokens) or any(
-            self._remembered.find(each) is not None for each in hashes
+            self._recent.find(each) is not None for each in hashes
         )
 
     def forget(self, sha256: str) -> None:
         """Ask the database anew for this session: it was ended."""
-        self._remembered.forget(sha256)
+        self._recent.forget(sha256)
 
     async def _find(self, request: Request, address: str, rules: AccessRules) -> Access:
         named = request.headers.getlist("authorization")
@@ -218,7 +220,7 @@ class Gate:
         if by_proxy is not None:
             return by_proxy
         # Nobody guesses without a secret: it is a browser that has to log in first.
-        raise HTTPException(401, NOBODY_THERE, _ASKED)
+        raise HTTPException(401, NOBODY_THERE, ASKED)
 
     async def _of_bearer(self, token: str, address: str, rules: AccessRules) -> Access:
         if not is_token(token):
@@ -240,14 +242,14 @@ class Gate:
     async def _look_up(
         self, sha256: str, address: str, look: Callable[[Database, str], Access]
     ) -> Access:
-        remembered = self._remembered.find(sha256)
-        if remembered is not None:
-            return remembered
+        recent = self._recent.find(sha256)
+        if recent is not None:
+            return recent
         self._refuse_guesser(address)
         if self._db is None:
             raise Refused(NOT_KNOWN)
         found = await to_thread.run_sync(look, self._db, sha256)
-        self._remembered.keep(sha256, found)
+        self._recent.keep(sha256, found)
         return found
 
     def _refuse_guesser(self, address: str) -> None:
@@ -327,7 +329,7 @@ def _of_proxy(request: Request, rules: AccessRules) -> Access | None:
     told = ",".join(request.headers.getlist(proxy.groups_header))
     role = role_of((each.strip() for each in told.split(",")), proxy.roles)
     if role is None:
-        raise HTTPException(403, f"{NO_ROLE} None of your groups has one: {proxy.groups_header}.")
+        raise NotAllowed(f"{NO_ROLE} None of your groups has one: {proxy.groups_header}.")
     return Access(name=users[0].strip(), how=How.PROXY, role=role)
 
 
@@ -343,5 +345,14 @@ async def find_access(request: Request) -> Access:
     if why_not is not None:
         # In a thread: a disk that is slow must not hold up everybody else.
         await to_thread.run_sync(gate.refuse, access, why_not, act_of(request))
-        raise HTTPException(403, why_not)
+        raise NotAllowed(why_not)
     return access
+
+
+async def is_known(request: Request) -> bool:
+    """Say whether somebody asks who may read, where everybody is answered something."""
+    gate: Gate = request.app.state.parts.gate
+    try:
+        return (await gate.find(request)).may(Right.READ)
+    except HTTPException:
+        return False

@@ -3,7 +3,7 @@
 import gzip
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -15,6 +15,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from retrier.domain.access import Access
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
@@ -25,7 +26,14 @@ from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
 from retrier.web import wording
 from retrier.web.forms import NAME_COOKIE, SentForm, local, name_of, new_key
-from retrier.web.parts import MENUS, NAVIGATION, NavigationLink, NavigationMenu, PageParts
+from retrier.web.parts import (
+    ACCESS_LINKS,
+    MENUS,
+    NAVIGATION,
+    NavigationLink,
+    NavigationMenu,
+    PageParts,
+)
 from retrier.web.wording import number, plural
 
 
@@ -80,6 +88,7 @@ SENTENCES = {
     "released": "Released: it may be retried before the earlier messages of its stream.",
     "recovery-ended": "The recovery is over: what was sent long ago may be presumed to have succeeded.",
     "redirect-deleted": "The redirect is deleted.",
+    "token-revoked": "The token is revoked: within a second nobody is let in with it.",
     "view-deleted": "The view is deleted.",
     "view-saved": "The view is saved: it is under Views, for everybody.",
     "redirect-set": "The redirect is set. It holds for every retry that is sent from now on.",
@@ -314,23 +323,32 @@ def show(
 
 def _make_frame(request: Request, current: str) -> Frame:
     parts: PageParts = request.app.state.parts
+    access: Access | None = getattr(request.state, "access", None)
+    # Whoever has not said who they are is shown no counts and nothing that was done.
+    is_known = access is not None or parts.gate.rules is None
+    parts = parts if access is None else parts.of(access)
     parts.counts.note_reader()
-    done, last = request.query_params.get("done", ""), parts.counts.last
+    done, last = request.query_params.get("done", ""), parts.counts.last if is_known else None
     return Frame(
         path=_own_address(request),
         current=current,
         navigation=(*NAVIGATION, *(each.link for each in parts.additions)),
-        menus=MENUS,
+        menus=MENUS if parts.gate.rules is None else (*MENUS[:-1], _with_access(MENUS[-1])),
         waiting={} if last is None else last.waiting,
         instance=parts.instance,
         version=parts.version,
-        live=getattr(request.state, "live", live_version(parts)),
+        live=getattr(request.state, "live", live_version(parts)) if is_known else "",
         now=parts.counts.now(),
         user=name_of(request),
         key=new_key(),
-        flash=find_flash(parts.db, done) if done and request.method == "GET" else None,
+        flash=find_flash(parts.db, done) if is_known and done and request.method == "GET" else None,
         strays=strays_of(request),
     )
+
+
+def _with_access(menu: NavigationMenu) -> NavigationMenu:
+    """Return the menu about the service with the pages that need access to be configured."""
+    return replace(menu, links=(*menu.links, *ACCESS_LINKS))
 
 
 def live_version(parts: PageParts) -> str:

@@ -15,7 +15,7 @@ from retrier.domain.breakers import BreakerKey, BreakerState, Per
 from retrier.domain.retry_operation import Pause, RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import AuditUnavailable, NotAllowed
-from retrier.gateway import Archives, Comments, Gateway, Views
+from retrier.gateway import Archives, Comments, Gateway, Tokens, Views
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
 from retrier.store.message_lists import PageRequest
@@ -27,7 +27,7 @@ from tests.support.factories import failure
 from tests.support.frozen_clock import FrozenClock
 from tests.support.imports import make_imports
 
-NO_VERBS = {"of", "guard", "comments", "views", "why_not_send_to"}
+NO_VERBS = {"of", "guard", "comments", "views", "tokens", "why_not_send_to"}
 """What asks for nothing and refuses nobody."""
 
 OWN = Access(
@@ -80,7 +80,7 @@ def count_operations(db: Database) -> int:
     return list_operations(db, PageRequest()).page.total
 
 
-@pytest.mark.parametrize("kind", [Gateway, Archives, Comments, Views, FailedImports])
+@pytest.mark.parametrize("kind", [Gateway, Archives, Comments, Views, Tokens, FailedImports])
 def test_every_verb_is_kept(kind: type) -> None:
     verbs = {
         name: value
@@ -261,6 +261,17 @@ def test_a_token_is_never_written_down(gateway: Gateway, lines: ListedLines) -> 
     gateway.of(ADMIN).retry(retry(Selection(queue=TOKEN), why=f"with {TOKEN}"))
 
     assert TOKEN not in json.dumps(lines.told)
+
+
+def test_a_token_that_is_made_is_kept_by_its_name_alone(
+    gateway: Gateway, lines: ListedLines
+) -> None:
+    made = gateway.of(ADMIN).tokens.create("deploy", AccessRole.OPERATOR, ("orders*",), None, "ann")
+
+    told = lines.told[0]["retrier"]
+    assert (told["name"], told["role"], told["queues"]) == ("deploy", "operator", ["orders*"])
+    assert actions(lines.told)[-1] == ("create_token", "end", "success")
+    assert made not in json.dumps(lines.told)
 
 
 def test_who_is_not_asked_leaves_no_line(api: Api, gateway: Gateway, lines: ListedLines) -> None:

@@ -14,6 +14,7 @@ from retrier.audit import Audit
 from retrier.domain.access import AccessRole, AccessRules, AccessToken, hash_secret, make_token
 from retrier.gateway import Gateway
 from retrier.http.access import Gate
+from retrier.http.sights import Sights
 from retrier.store.event_log import list_newest_events
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.conftest import opened_empty
@@ -51,6 +52,7 @@ class Guarded:
             metrics=lambda _accept: ("text/plain", b""),
             version="1.2.3",
             feed=LiveFeed(db),
+            sights=Sights(db),
             gate=Gate(db, rules, audit=audit, clock=self.clock),
         )
         self.http = client_of(create_api(parts))
