@@ -8,12 +8,13 @@ import hmac
 import json
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from threading import Lock
 from typing import Protocol
 
+import anyio
 from anyio import to_thread
 from fastapi import HTTPException, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -273,23 +274,45 @@ class Gate:
         return found[0]
 
 
-class GuessLimit:
-    """Answers who guesses too often before anything else is done: it costs a hundredth of a request."""
+Wait = Callable[[float], Awaitable[object]]
 
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
+
+class GuessLimit:
+    """Answers who guesses too often before anything else is done: it costs a hundredth of a request.
+
+    They wait a second for the answer, so that each of their connections guesses once a second.
+    """
+
+    def __init__(self, app: ASGIApp, gate: Gate, wait: Wait = anyio.sleep) -> None:
         self._app = app
         self._gate = gate
+        self._wait = wait
+        self._waiting = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand the request on, or refuse it."""
         client = scope.get("client")
         address = client[0] if client else ""
         if scope["type"] == "http" and self._gate.turns_away(address, scope["headers"]):
+            await self._hold_up()
             await send({"type": "http.response.start", "status": 429, "headers": _TURNED_AWAY})
             await send({"type": "http.response.body", "body": _BODY})
             return
         await self._app(scope, receive, send)
 
+    async def _hold_up(self) -> None:
+        if self._waiting >= _MOST_WAITING:
+            return
+        self._waiting += 1
+        try:
+            await self._wait(_HELD_UP)
+        finally:
+            self._waiting -= 1
+
+
+_HELD_UP = 1.0
+_MOST_WAITING = 1000
+"""Answers that wait at a time: each holds a connection."""
 
 _SECRETS = frozenset({b"authorization", b"cookie"})
 _SPLIT = re.compile(r"[ ;=]+")
