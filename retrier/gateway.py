@@ -13,6 +13,7 @@ from itertools import chain
 from secrets import token_bytes
 from typing import assert_never
 
+from retrier.audit import Audit, audited, audited_if_refused
 from retrier.domain.access import (
     NOT_YOURS,
     Access,
@@ -107,30 +108,36 @@ class Archives:
         emit: Emit,
         at_once: int = AT_ONCE,
         notices: Callable[[], str | None] = lambda: None,
+        audit: Audit | None = None,
     ) -> None:
         self._db = db
         self._wake = wake
         self._emit = emit
         self._at_once = at_once
         self._notices = notices
-        self.guard = Guard(db)
+        self.guard = Guard(db, audit=audit)
 
     def of(self, access: Access) -> "Archives":
         """Return the same for somebody with these rights."""
         bound = copy(self)
-        bound.guard = Guard(self._db, access)
+        bound.guard = self.guard.of(access)
         return bound
 
+    @audited_if_refused("preview")
     def plan(self, act: Act, selection: Selection, at: datetime, *more: str) -> PlannedAct:
         """Count what an act would do to these messages, and plan it (`plan_act`)."""
         selection, _ = self.guard.narrow(selection)
         return plan_act(self._db, act, selection, at, *more)
 
+    @audited("archive")
     def ask(self, request: ArchiveRequest) -> AskedArchive:
         """Do it or write it down; the same request under the same key gives the same operation.
 
         Raises KeyReused, NotAllowed.
         """
+        return self._narrow_and_ask(request)
+
+    def _narrow_and_ask(self, request: ArchiveRequest) -> AskedArchive:
         self.guard.must(_RIGHTS[request.act])
         selection, foreign = self.guard.narrow(request.selection)
         asked = self._ask(replace(request, selection=selection))
@@ -143,6 +150,7 @@ class Archives:
             self._tell(asked)
         return asked
 
+    @audited("undo")
     def undo(
         self, operation_id: str, make: Callable[[Selection], ArchiveRequest]
     ) -> AskedArchive | UndoRefusal:
@@ -159,8 +167,9 @@ class Archives:
         if found.act is not Act.ARCHIVE:
             return UndoRefusal.NO_ARCHIVE
         request = make(Selection(archived_by=found.operation_id))
-        return self.ask(replace(request, undo_of=found.operation_id))
+        return self._narrow_and_ask(replace(request, undo_of=found.operation_id))
 
+    @audited("declare_dead")
     def declare_dead(
         self, unique_id: str, why: str, who: str, reason: str | None = None
     ) -> ActRefusal | None:
@@ -205,6 +214,7 @@ class Comments:
     emit: Emit
     guard: Guard
 
+    @audited("write_comment")
     def write(self, group_id: str, written: str, who: str) -> CommentRefusal | None:
         """Comment on a group, in place of an earlier comment; return why not, or None."""
         self._must(group_id)
@@ -214,6 +224,7 @@ class Comments:
         with recording(self.emit):
             return write_comment(self.db, group_id, text, who)
 
+    @audited("delete_comment")
     def delete(self, group_id: str, who: str) -> CommentRefusal | None:
         """Delete the comment of a group; return why not, or None: also if it had no comment."""
         self._must(group_id)
@@ -233,12 +244,14 @@ class Views:
     emit: Emit
     guard: Guard
 
+    @audited("save_view")
     def save(self, view: View, who: str, version: int | None = None) -> SavedView | ViewRefusal:
         """Save a view, in place of that with this version if one is named; return it, or why not."""
         self.guard.must(Right.SAVE_VIEW)
         with recording(self.emit):
             return save_view(self.db, view, who, version)
 
+    @audited("delete_view")
     def delete(self, name: str, who: str) -> bool:
         """Delete a view; say whether there was one."""
         self.guard.must(Right.SAVE_VIEW)
@@ -254,6 +267,7 @@ class Tokens:
     emit: Emit
     guard: Guard
 
+    @audited("create_token")
     def create(
         self,
         name: str,
@@ -274,6 +288,7 @@ class Tokens:
             refusal = create_token(self.db, token, lasts, who)
         return secret if refusal is None else refusal
 
+    @audited("revoke_token")
     def revoke(self, name: str, who: str) -> TokenRefusal | None:
         """Revoke a token, on every instance within a second; return why not, or None."""
         self._must()
@@ -301,6 +316,7 @@ class Gateway:
 
     `own_queues` are the error queues and the staging queue: no redirect may lead to them.
     `imports` handles requests about failed imports, `archives` those to archive, unarchive, resolve.
+    `audit` keeps what somebody with rights asks for; without it nothing is kept.
     Every request may raise NotAllowed.
     """
 
@@ -313,21 +329,22 @@ class Gateway:
         *,
         imports: FailedImports,
         archives: Archives | None = None,
+        audit: Audit | None = None,
     ) -> None:
         self._db = db
         self._wake = wake
         self._own_queues = own_queues
         self._emit = emit
         self.imports = imports
-        self.archives = archives or Archives(db, wake, emit)
-        self.guard = Guard(db)
+        self.archives = archives or Archives(db, wake, emit, audit=audit)
+        self.guard = Guard(db, audit=audit)
 
     def of(self, access: Access) -> "Gateway":
         """Return the gateway of somebody with these rights."""
         bound = copy(self)
         bound.imports = self.imports.of(access)
         bound.archives = self.archives.of(access)
-        bound.guard = Guard(self._db, access)
+        bound.guard = self.guard.of(access)
         return bound
 
     @property
@@ -345,6 +362,7 @@ class Gateway:
         """What handles requests about saved views."""
         return Views(self._db, self._emit, self.guard)
 
+    @audited_if_refused("preview")
     def plan(self, request: RetryRequest, codec: PropertyCodec) -> Preview:
         """Count what a retry would do as things are; nothing is changed."""
         selection, foreign = self.guard.narrow(request.selection)
@@ -360,6 +378,7 @@ class Gateway:
             reasons={**found.reasons, **dict.fromkeys(foreign, NOT_YOURS)},
         )
 
+    @audited("retry")
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
 
@@ -380,6 +399,7 @@ class Gateway:
         """Return why no retry may be sent to this queue; None if it may."""
         return why_not_sendable(destination, self._own_queues) if destination else _NO_NAME
 
+    @audited("retry_again")
     def retry_again(self, request: RetryRequest, selection: Selection | None = None) -> AskedAgain:
         """Retry pending retries again: those the request names, or those of a selection.
 
@@ -409,6 +429,7 @@ class Gateway:
             total=sum(each.total for each in made),
         )
 
+    @audited("revive")
     def revive(self, request: RetryRequest, unique_id: str) -> CreatedOperation | ActRefusal:
         """Create the operation that retries one dead message; or return why it is not retried.
 
@@ -424,6 +445,7 @@ class Gateway:
         self._emit_asked(created)
         return created
 
+    @audited("acknowledge_group")
     def acknowledge_group(self, group_id: str, who: str) -> bool:
         """Note that a person has seen that the retries and archives of a group are over.
 
@@ -437,6 +459,7 @@ class Gateway:
             archived = acknowledge_archives(self._db, group_id, who)
         return seen or archived > 0
 
+    @audited("acknowledge_operation")
     def acknowledge_operation(self, operation_id: str, who: str) -> bool:
         """Note that a person has seen that a retry is over, and earlier ones that asked for the same.
 
@@ -447,6 +470,7 @@ class Gateway:
         with recording(self._emit):
             return operation_requests.acknowledge_operation(self._db, operation_id, who)
 
+    @audited("steer")
     def steer(
         self, operation_id: str, orders: Sequence[Order], who: str
     ) -> Steered | SteeringRefusal:
@@ -464,6 +488,7 @@ class Gateway:
             self._wake()
         return steered
 
+    @audited("release_stream")
     def release_stream(
         self,
         stream: Stream,
@@ -485,6 +510,7 @@ class Gateway:
             self._wake()
         return done
 
+    @audited("set_breaker")
     def set_breaker(
         self,
         key: BreakerKey,
@@ -503,6 +529,7 @@ class Gateway:
         self._wake()
         return done
 
+    @audited("begin_recovery")
     def begin_recovery(self, since: datetime, who: str) -> Recovery | RecoveryRefusal:
         """Begin a recovery after a restore: nothing is presumed."""
         self.guard.must(Right.RECOVER)
@@ -510,6 +537,7 @@ class Gateway:
         with recording(self._emit):
             return begin_recovery(self._db, since, who)
 
+    @audited("end_recovery")
     def end_recovery(self, who: str) -> bool:
         """End the recovery; False if none is under way."""
         self.guard.must(Right.RECOVER)
@@ -517,6 +545,7 @@ class Gateway:
         with recording(self._emit):
             return end_recovery(self._db, who)
 
+    @audited("create_redirect", says_why_not=True)
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; return None, or why it is refused."""
         self.guard.must(Right.REDIRECT)
@@ -526,6 +555,7 @@ class Gateway:
                 self._db, from_queue, to_queue, own_queues=self._own_queues, who=who
             )
 
+    @audited("change_redirect", says_why_not=True)
     def change_redirect(self, redirect_id: str, to_queue: str, who: str) -> str | None:
         """Change where a redirect leads; None, or why it is refused."""
         self._must_own_redirect(redirect_id)
@@ -535,6 +565,7 @@ class Gateway:
                 self._db, redirect_id, to_queue, own_queues=self._own_queues, who=who
             )
 
+    @audited("delete_redirect")
     def delete_redirect(self, redirect_id: str, who: str) -> None:
         """Delete a redirect if it exists."""
         self._must_own_redirect(redirect_id)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from retrier.audit import Audit
 from retrier.domain.access import OPEN, Access, Right
 from retrier.domain.selection import Selection
 from retrier.errors import NotAllowed
@@ -14,10 +15,15 @@ from retrier.store.selections import find_queues, has_any
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Holds requests to the rights of who asks."""
+    """Holds requests to the rights of who asks. `audit` keeps them, if the settings have `access`."""
 
     db: Database
     access: Access = OPEN
+    audit: Audit | None = None
+
+    def of(self, access: Access) -> "Guard":
+        """Return the guard for somebody with these rights."""
+        return replace(self, access=access)
 
     def must(self, right: Right) -> None:
         """Raise NotAllowed if the role does not allow it."""

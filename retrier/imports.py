@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from retrier.audit import Audit, audited, audited_if_refused
 from retrier.domain.access import OPEN, Access, Right
 from retrier.domain.copies import as_it_came, why_not_sendable
 from retrier.domain.dialects import BUILT_IN
@@ -125,6 +126,7 @@ class FailedImports:
     keep_transient: bool = False
     dialects: tuple[str, ...] = BUILT_IN
     access: Access = OPEN
+    audit: Audit | None = None
 
     def of(self, access: Access) -> "FailedImports":
         """Return the same for somebody with these rights."""
@@ -133,7 +135,7 @@ class FailedImports:
     @property
     def guard(self) -> Guard:
         """What holds requests to the rights of who asks."""
-        return Guard(self.db, self.access)
+        return Guard(self.db, self.access, self.audit)
 
     def _must(self, import_id: str, to: str | None = None) -> None:
         """Raise NotAllowed unless this import may be acted on, and may go to that queue."""
@@ -142,6 +144,7 @@ class FailedImports:
             self.guard.must_own(to)
         self.guard.must_own_import(import_id)
 
+    @audited_if_refused("read_import_again")
     def reading_as(
         self, destination: str | None, dialect: str | None = None
     ) -> "FailedImports | WrongQueue | WrongDialect":
@@ -158,6 +161,7 @@ class FailedImports:
             return WrongQueue(reason)
         return replace(self, read=partial(self.read, destination=destination, dialect=dialect))
 
+    @audited("read_import_again")
     def read_again(self, import_id: str, who: str) -> ReadAgain:
         """Read one again."""
         self._must(import_id)
@@ -165,6 +169,7 @@ class FailedImports:
             return ReadAgain.refusing(ImportRefusal.UNKNOWN)
         return self._read_again([canonical(import_id)], who)
 
+    @audited("read_imports_again")
     def read_all_again(
         self, error_queue: str | None, who: str, counted_to: int | None = None
     ) -> ReadAgain:
@@ -184,6 +189,7 @@ class FailedImports:
         # Nobody has named them: with what is gone by now somebody else was quicker.
         return total.without(ImportRefusal.UNKNOWN)
 
+    @audited("send_import")
     def send(
         self, import_id: str, to: str, who: str, *, again: bool, confirmation: bool = False
     ) -> SendAnswer:
@@ -210,6 +216,7 @@ class FailedImports:
                 return stamped
             return self._send(line, stamped)
 
+    @audited("delete_import")
     def delete(self, import_id: str, who: str) -> ImportRefusal | None:
         """Delete one; None, or why it may not be."""
         self._must(import_id)

@@ -342,6 +342,14 @@ LINES: Mapping[str, Wording] = {
         "Counting, tracing or logging failed: {error}; retries are not affected"
     ),
     "tracing.unavailable": _warning("Traces are configured but cannot be sent: {reason}"),
+    "audit.failed": _error(
+        "The audit cannot be written: {reason}. Whatever is asked for is refused until it can"
+    ),
+    "audit.recovered": _info("The audit can be written again"),
+    "audit.torn": _warning(
+        "Behind the last line of the audit in {place} stood the rest of one, of {size} bytes, that a "
+        "crash or a full disk had ended: the next line names it"
+    ),
     "tick.failed": _error("The recurring task {tick} failed: {reason}"),
     "tick.recovered": _info("The recurring task {tick} is working again"),
 }

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TypeVar, get_args
+from typing import Protocol, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from retrier.app.readiness import Readiness
+from retrier.domain.audit import AuditHead
 from retrier.domain.breakers import BreakerState
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
@@ -466,6 +467,57 @@ class ReadinessCollector(Collector):
         yield family
 
 
+class AuditState(Protocol):
+    """What is shown of the audit of this process."""
+
+    @property
+    def head(self) -> AuditHead:
+        """The end of its chain."""
+        ...
+
+    @property
+    def written(self) -> int:
+        """How many lines this process has written."""
+        ...
+
+    @property
+    def is_well(self) -> bool:
+        """Whether lines can be written."""
+        ...
+
+
+class AuditCollector(Collector):
+    """Shows the head of the audit, so that whoever scrapes keeps it elsewhere."""
+
+    def __init__(self, audit: AuditState) -> None:
+        self._audit = audit
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: otherwise the registry would call `collect`."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics of this scrape."""
+        yield CounterMetricFamily(
+            "retrier_audit_lines",
+            "Lines of the audit that this process has written.",
+            value=self._audit.written,
+        )
+        head = GaugeMetricFamily(
+            "retrier_audit_head",
+            "The number of the last line of the audit, with its hash as the label.",
+            labels=["sha256"],
+        )
+        last = self._audit.head
+        head.add_metric([last.sha256 or ""], last.number)
+        yield head
+        yield GaugeMetricFamily(
+            "retrier_audit_up",
+            "1 if the audit can be written, else 0: then whatever is asked for is refused.",
+            value=float(self._audit.is_well),
+        )
+
+
 class ProcessGauges:
     """The present state of this process, read at each scrape without any wait."""
 
@@ -584,6 +636,10 @@ class Metrics:
     def watch_readiness(self, read: Callable[[], Readiness]) -> None:
         """Show from now on for each part whether it is ready."""
         self.registry.register(ReadinessCollector(read))
+
+    def watch_audit(self, audit: AuditState) -> None:
+        """Show from now on the audit of this process."""
+        self.registry.register(AuditCollector(audit))
 
     def expose(self, accept: str) -> tuple[str, bytes]:
         """Return content type and text of a scrape with this Accept header."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from glob import escape
+from pathlib import Path
 from random import SystemRandom
 from threading import Event
 from uuid import uuid4
@@ -12,11 +13,13 @@ from uuid import uuid4
 from retrier import __version__
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import Callers
+from retrier.app.audit import AuditFile, AuditJournal, HeadSender, RunningAudit, StandardOutput
 from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.metrics import Metrics
 from retrier.app.policies import PolicySource
 from retrier.app.process import describe_holder, is_dead
 from retrier.app.queue_looks import LOOK_SECONDS, QueueLooks, WholeNames
+from retrier.audit import Audit
 from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.dialects import BUILT_IN
@@ -64,6 +67,7 @@ class Parts:
     metrics: Metrics
     clock: Clock
     policies: PolicySource = field(default_factory=PolicySource)
+    running_audit: RunningAudit | None = None
     session_id: str = field(default_factory=lambda: str(uuid4()))
     stop: Event = field(default_factory=Event)
     wake: Event = field(default_factory=Event)
@@ -73,6 +77,11 @@ class Parts:
     def judge(self) -> Judge:
         """Who is asked what becomes of a failure."""
         return Judge(in_force=self.policies.current, dice=SystemRandom().random)
+
+    @property
+    def audit(self) -> Audit | None:
+        """What keeps acts and refusals; None without `access` in the settings."""
+        return None if self.running_audit is None else self.running_audit.audit
 
     @property
     def error_queues(self) -> tuple[str, ...]:
@@ -156,15 +165,42 @@ def make_gateway(parts: Parts) -> Gateway:
         judge=parts.judge,
         keep_transient=settings.retries.keep_transient,
         dialects=(*(each.name for each in settings.ingestion.dialects), *BUILT_IN),
+        audit=parts.audit,
     )
     archives = Archives(
         parts.db,
         parts.wake_archiving.set,
         parts.emit,
         notices=lambda: parts.policies.current().notices,
+        audit=parts.audit,
     )
     wake = parts.wake.set
-    return Gateway(parts.db, wake, own_queues, parts.emit, imports=imports, archives=archives)
+    return Gateway(
+        parts.db,
+        wake,
+        own_queues,
+        parts.emit,
+        imports=imports,
+        archives=archives,
+        audit=parts.audit,
+    )
+
+
+def make_audit(
+    settings: Settings, db: Database, transport: Transport, clock: Clock, emit: Emit
+) -> RunningAudit | None:
+    """Return the audit of this process; None if nobody has to log in. Nothing is written yet."""
+    if settings.access is None:
+        return None
+    section, instance = settings.access.audit, settings.instance
+    lines = AuditFile(Path(section.file)) if section.file else StandardOutput()
+    place = section.file or "standard output"
+    journal = AuditJournal(lines, place, instance, clock, emit)
+    head = None
+    if section.head_to is not None:
+        sender = BrokerSender(transport, clock)
+        head = HeadSender(journal, sender, section.head_to, instance, clock)
+    return RunningAudit(audit=Audit(journal, clock), journal=journal, db=db.apart(1), head=head)
 
 
 def make_feed(parts: Parts) -> LiveFeed:

@@ -10,6 +10,7 @@ from threading import Event
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from retrier.app.audit import HEAD_SECONDS, RunningAudit
 from retrier.app.parts import Parts, make_retention
 from retrier.app.process import describe_holder
 from retrier.app.readiness import Backlogs, ReadinessBoard
@@ -111,6 +112,7 @@ _PROCESSES = 10
 _POLICIES = 2
 """Seconds between two looks at their file: a change is in force after two looks at the most."""
 _STUCK = 1
+_AUDIT = 1
 _SWEEP = 3600
 _LONG = "long"
 """The threads of jobs that may take minutes: they must not keep the lease from being renewed."""
@@ -208,6 +210,12 @@ class Ticks:
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._add("text sweep", _SWEEP, self._sweep_texts, _LONG)
         self._scheduler.start()
+
+    def keep_audit(self, running: RunningAudit) -> None:
+        """Have refusals told that were counted, and the head of the audit kept elsewhere."""
+        self._add("audit", _AUDIT, running.tell)
+        if running.head is not None:
+            self._add("audit head", HEAD_SECONDS, running.head.send, at_once=True)
 
     def report_process(self, report: ProcessReport) -> None:
         """Let the database know that this process runs, and look at the others."""

@@ -25,7 +25,7 @@ from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
-from retrier.http.access import PEER, Gate
+from retrier.http.access import PEER, Gate, GuessLimit
 from retrier.http.parts import AT_WORK
 from retrier.http.sights import Sights
 from retrier.settings import ApiTls, Role, Settings, name_settings_queues
@@ -317,7 +317,8 @@ def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | N
     """Return the API, and in front of it the page, if this process has one."""
     api_parts = _api_parts(parts, health, feed)
     api = create_api(api_parts, whole=page is not None)
-    return api if page is None else Faces(api, make_page(parts, api_parts, page))
+    faces = api if page is None else Faces(api, make_page(parts, api_parts, page))
+    return faces if api_parts.gate.rules is None else GuessLimit(faces, api_parts.gate)
 
 
 def _api_parts(parts: Parts, health: Health, feed: LiveFeed) -> ApiParts:
@@ -347,7 +348,9 @@ def make_gate(parts: Parts) -> Gate:
     access = parts.settings.access
     if access is None:
         return Gate()
-    return Gate(parts.db.apart(AT_WORK, ANSWER_LIMIT), access.rules, clock=parts.clock)
+    return Gate(
+        parts.db.apart(AT_WORK, ANSWER_LIMIT), access.rules, audit=parts.audit, clock=parts.clock
+    )
 
 
 def _configured(settings: Settings) -> Configured:

@@ -18,6 +18,7 @@ from retrier.app.metrics import Metrics
 from retrier.app.parts import (
     Parts,
     make_archiving,
+    make_audit,
     make_feed,
     make_ingestor,
     make_lease,
@@ -233,6 +234,8 @@ def serve(
     clock = make_clock(os.environ)
     metrics = make_metrics(settings, db, clock)
     stream = make_stream(os.environ, writer, clock, metrics, transport.codec)
+    is_asked = Role.API in roles
+    audit = make_audit(settings, db, transport, clock, stream.emit) if is_asked else None
     parts = Parts(
         settings=settings,
         db=db,
@@ -241,6 +244,7 @@ def serve(
         metrics=metrics,
         clock=clock,
         policies=make_policy_source(settings, config, os.environ, clock, stream.emit),
+        running_audit=audit,
     )
     service = Service(parts, roles, additions)
     StopSignals(service.begin_stop, renew=service.renew).listen()
@@ -277,6 +281,10 @@ class Service:
         self._listening = Listening(parts)
         self._ticks = Ticks(parts, self._board, self._listening, counts)
         self._feed = make_feed(parts)
+        self._audit = parts.running_audit
+        if self._audit is not None:
+            self._audit.journal.start()
+            parts.metrics.watch_audit(self._audit.journal)
         self._server = make_server(parts, roles, self._board.read, self._feed, self._page)
         self._health_server = make_health_server(parts, self._board.read, self._feed)
         self._threads: list[threading.Thread] = []
@@ -344,6 +352,8 @@ class Service:
         self._ticks.start(lease, judges=bool(self._roles - {Role.API}))
         self._board.watch("processes", self._process.describe)
         self._ticks.report_process(self._process)
+        if self._audit is not None:
+            self._ticks.keep_audit(self._audit)
         if lease is not None:
             self._start_processor(lease, startup.installation_id)
             if startup.has_outgoing:
@@ -410,6 +420,8 @@ class Service:
             self._server.stop(max(0.0, end - self._parts.clock.monotonic()))
         if self._health_server is not None:
             self._health_server.stop(max(0.0, end - self._parts.clock.monotonic()))
+        if self._audit is not None:
+            self._audit.stop()
         self._feed.wait(max(0.0, end - self._parts.clock.monotonic()))
         self._parts.db.dispose()
 

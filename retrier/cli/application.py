@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from retrier import __version__
 from retrier.cli import (
     archives,
+    audit,
     breakers,
     database,
     dialects,
@@ -129,7 +130,17 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "dialects",
             "token",
         ),
-        "The service": ("run", "demo", "check", "verify", "db", "recover", "version", "help"),
+        "The service": (
+            "run",
+            "demo",
+            "check",
+            "verify",
+            "audit",
+            "db",
+            "recover",
+            "version",
+            "help",
+        ),
     }
 )
 """All commands, in the order in which help lists them."""
@@ -187,6 +198,7 @@ app.add_typer(operations.batches_app, name="batches")
 app.add_typer(archives.app, name="archive-operations")
 app.add_typer(policies.app, name="policies")
 app.add_typer(dialects.app, name="dialects")
+app.add_typer(audit.app, name="audit")
 app.add_typer(tokens.app, name="token")
 app.add_typer(database.app, name="db")
 

@@ -271,3 +271,13 @@ class AccessRules:
     tokens: tuple[AccessToken, ...] = ()
     proxy: ProxyRules | None = None
     reads_own_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusals:
+    """How often an address was refused for a reason since that was told last."""
+
+    address: str
+    reason: str
+    count: int
+    who: str = ""

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from retrier.domain.parameters import nearest
 
 KINDS = (
+    "access_refused",
     "acknowledged",
     "archive_asked",
     "archive_completed",
@@ -73,6 +74,8 @@ KINDS = (
     "revive_refused",
     "sent_again",
     "stream_released",
+    "token_created",
+    "token_revoked",
     "unarchive_asked",
     "unarchive_completed",
     "unarchive_refused",

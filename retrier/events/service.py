@@ -313,3 +313,52 @@ class StreamReleased(Event):
     queue: str
     stream_id: str
     count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLineBegun(Event):
+    """A line of the audit is about to be written."""
+
+    name = "audit.before_line"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLineWritten(Event):
+    """A line is written; a power cut may still take it."""
+
+    name = "audit.after_line"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLineSafe(Event):
+    """A line is on the disk; what it is about goes on only now."""
+
+    name = "audit.after_sync"
+
+
+AuditEffect = AuditLineBegun | AuditLineWritten | AuditLineSafe
+"""Each follows an effect that outlives a killed process: tests kill a process at each of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFailed(Event):
+    """No line can be written: whatever is asked for is refused until one can."""
+
+    name = "audit.failed"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRecovered(Event):
+    """Lines can be written again."""
+
+    name = "audit.recovered"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditTorn(Event):
+    """Behind the last line stood the rest of one that a crash or a full disk had ended."""
+
+    name = "audit.torn"
+    place: str
+    size: int

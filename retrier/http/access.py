@@ -5,15 +5,21 @@ asked, and whoever reaches the address may do everything.
 """
 
 import hmac
+import json
+import re
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from threading import Lock
 from typing import Protocol
 
+import anyio
 from anyio import to_thread
 from fastapi import HTTPException, Request
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from retrier.audit import Audit
 from retrier.clock import Clock, SystemClock
 from retrier.domain.access import (
     OPEN,
@@ -27,7 +33,7 @@ from retrier.domain.access import (
     role_of,
 )
 from retrier.errors import NotAllowed
-from retrier.http.rights import right_of
+from retrier.http.rights import act_of, right_of
 from retrier.store.engine.database import Database
 from retrier.store.sessions import find_session, note_use
 from retrier.store.tokens import find_token
@@ -49,6 +55,7 @@ _MOST_ADDRESSES = 10_000
 ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
 NOBODY_THERE = "Who asks? Send a token as `Authorization: Bearer`, or log in on the page."
 NOT_KNOWN = "This token is not known here: it is mistyped, revoked, or it has run out."
+TOO_MANY = "Too many wrong tokens came from this address."
 _OVER = "This session is over: log in again."
 NO_ROLE = "No role is given to you here, so that you may do nothing."
 
@@ -68,10 +75,6 @@ class BearerReader(Protocol):
     def read(self, token: str) -> Access:
         """Return who it is. Raises Refused."""
         ...
-
-
-Tell = Callable[[str, str], None]
-"""Is told the address and the reason of a refusal."""
 
 
 class Guesses:
@@ -135,13 +138,13 @@ class Gate:
         rules: AccessRules | None = None,
         *,
         bearer: BearerReader | None = None,
-        tell: Tell = lambda _address, _reason: None,
+        audit: Audit | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._db = db
         self.rules = rules
         self._bearer = bearer
-        self._tell = tell
+        self._audit = audit
         self._clock = clock or SystemClock()
         self._guesses = Guesses(self._clock)
         self._recent = _Recent(self._clock)
@@ -155,15 +158,50 @@ class Gate:
             found = await self._find(request, address, self.rules)
         except Refused as refusal:
             self._guesses.add(address)
-            self._tell(address, str(refusal))
+            self._count(address, str(refusal))
             if self._guesses.are_too_many(address):
                 raise _too_many() from None
             raise HTTPException(401, str(refusal), ASKED) from None
+        except HTTPException as refusal:
+            if refusal.status_code != HTTPStatus.UNAUTHORIZED:
+                self._count(address, refusal.detail)
+            raise
         return replace(found, address=address, reads_own_only=self.rules.reads_own_only)
 
-    def refuse(self, access: Access, why_not: str) -> None:
-        """Note that somebody who is known was refused."""
-        self._tell(access.address, f"{access.shown}: {why_not}")
+    def refuse(self, access: Access, why_not: str, act: str) -> None:
+        """Keep that somebody who is known was refused."""
+        if self._audit is not None:
+            self._audit.refuse(access, act, why_not)
+
+    def note(self, access: Access, act: str) -> None:
+        """Keep what somebody has done that is no act of the gateway, such as a log-in."""
+        if self._audit is not None:
+            self._audit.note(access, act)
+
+    def _count(self, address: str, reason: str) -> None:
+        if self._audit is not None:
+            self._audit.count(address, reason)
+
+    def turns_away(self, address: str, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Say whether an address has guessed too often to be looked at any closer, and count it.
+
+        Who shows a token that is known is let through, whoever else guesses behind their address.
+        """
+        if self.rules is None or not self._guesses.are_too_many(address):
+            return False
+        shown = [value for name, value in headers if name in _SECRETS]
+        if not shown or any(self._is_known(value, self.rules) for value in shown):
+            return False
+        self._guesses.add(address)
+        self._count(address, TOO_MANY)
+        return True
+
+    def _is_known(self, shown: bytes, rules: AccessRules) -> bool:
+        secrets = _SPLIT.split(shown.decode("latin-1"))
+        hashes = {hash_secret(each) for each in secrets[-_MOST_SHOWN:]}
+        return any(each.sha256 in hashes for each in rules.tokens) or any(
+            self._recent.find(each) is not None for each in hashes
+        )
 
     def forget(self, sha256: str) -> None:
         """Ask the database anew for this session: it was ended."""
@@ -236,12 +274,67 @@ class Gate:
         return found[0]
 
 
+Wait = Callable[[float], Awaitable[object]]
+
+
+class GuessLimit:
+    """Answers who guesses too often before anything else is done: it costs a hundredth of a request.
+
+    They wait a second for the answer, so that each of their connections guesses once a second.
+    """
+
+    def __init__(self, app: ASGIApp, gate: Gate, wait: Wait = anyio.sleep) -> None:
+        self._app = app
+        self._gate = gate
+        self._wait = wait
+        self._waiting = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on, or refuse it."""
+        client = scope.get("client")
+        address = client[0] if client else ""
+        if scope["type"] == "http" and self._gate.turns_away(address, scope["headers"]):
+            await self._hold_up()
+            await send({"type": "http.response.start", "status": 429, "headers": _TURNED_AWAY})
+            await send({"type": "http.response.body", "body": _BODY})
+            return
+        await self._app(scope, receive, send)
+
+    async def _hold_up(self) -> None:
+        if self._waiting >= _MOST_WAITING:
+            return
+        self._waiting += 1
+        try:
+            await self._wait(_HELD_UP)
+        finally:
+            self._waiting -= 1
+
+
+_HELD_UP = 1.0
+_MOST_WAITING = 1000
+"""Answers that wait at a time: each holds a connection."""
+
+_SECRETS = frozenset({b"authorization", b"cookie"})
+_SPLIT = re.compile(r"[ ;=]+")
+_MOST_SHOWN = 20
+"""Words of a header that may be a token or a session."""
+
+_BODY = json.dumps(
+    {"type": "about:blank", "title": "Too Many Requests", "status": 429, "detail": TOO_MANY}
+).encode()
+_TURNED_AWAY = [
+    (b"content-type", b"application/problem+json"),
+    (b"content-length", str(len(_BODY)).encode()),
+    (b"retry-after", b"1"),
+]
+
+
 _DOTS = 2
 """In a JWT."""
 
 
 def _too_many() -> HTTPException:
-    return HTTPException(429, "Too many wrong tokens came from this address.", {"Retry-After": "1"})
+    return HTTPException(429, TOO_MANY, {"Retry-After": "1"})
 
 
 def _as_access(token: AccessToken) -> Access:
@@ -273,7 +366,8 @@ async def find_access(request: Request) -> Access:
     request.state.access = access
     why_not = access.why_not(right_of(request))
     if why_not is not None:
-        gate.refuse(access, why_not)
+        # In a thread: a disk that is slow must not hold up everybody else.
+        await to_thread.run_sync(gate.refuse, access, why_not, act_of(request))
         raise NotAllowed(why_not)
     return access
 

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from retrier.errors import (
     AnswerTooSlow,
+    AuditUnavailable,
     BrokerUnavailable,
     DatabaseRefused,
     DatabaseUnavailable,
@@ -88,6 +89,7 @@ def add_handlers(face: FastAPI, show: Callable[[Request, Problem], Response]) ->
 
     kinds = (
         HTTPException,
+        AuditUnavailable,
         DatabaseUnavailable,
         BrokerUnavailable,
         DataRefused,
@@ -110,6 +112,8 @@ def _explain(error: Exception, place: str) -> Problem:
         case DataRefused():
             detail = "The database takes no such value: a text is too long or no valid text."
             return Problem(status=400, detail=detail)
+        case AuditUnavailable():
+            return _away("Nothing was done, for want of the audit", error, place)
         case NotAllowed():
             return Problem(status=403, detail=str(error), advice=NO_RIGHT)
         case KeyReused():

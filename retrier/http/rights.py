@@ -148,6 +148,11 @@ def route_name(endpoint: object) -> str:
     return f"{getattr(endpoint, '__module__', '')}.{getattr(endpoint, '__name__', '')}"
 
 
+def act_of(request: Request) -> str:
+    """Return what a request asks for, as it is kept if it is refused: the name of its function."""
+    return getattr(getattr(request.scope.get("route"), "endpoint", None), "__name__", "unknown")
+
+
 def right_of(request: Request) -> Right:
     """Return the right that the route of a request takes."""
     route = request.scope.get("route")

@@ -224,6 +224,11 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
             yield ("ingestion", "forward_to"), f"{log} is a queue that Retrier itself empties"
         case _:
             pass
+    match tree:
+        case {"access": {"audit": {"head_to": str(kept)}}} if kept in [*names, staging]:
+            yield ("access", "audit", "head_to"), f"{kept} is a queue that Retrier itself empties"
+        case _:
+            pass
 
 
 def name_own_queues(tree: Mapping[str, object], instance: object) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from tests.faults.test_when_a_queue_takes_no_more import KILLED_AT
 from tests.kills.scenes import SCENES
 from tests.kills.test_while_asking import REQUESTS
+from tests.kills.test_while_auditing import AUDITING
 from tests.kills.test_while_breaking import BREAKING
 from tests.kills.test_while_copying import COPYING
 from tests.kills.test_while_ingesting import ALONE, ONCE, OPENED
@@ -16,7 +17,17 @@ def test_a_process_is_killed_at_every_crash_point() -> None:
     retrying = [scene.point for scene in SCENES]
     asking = [request.point for request in REQUESTS]
 
-    others = {*OPENED, *ONCE, *ALONE, *RETENTION_POINTS, *PRESUMING, *COPYING, *ARCHIVE_POINTS}
+    auditing = [each.point for each in AUDITING]
+    others = {
+        *auditing,
+        *OPENED,
+        *ONCE,
+        *ALONE,
+        *RETENTION_POINTS,
+        *PRESUMING,
+        *COPYING,
+        *ARCHIVE_POINTS,
+    }
     assert {*retrying, *asking, *SENDING, *STOPPING, *BREAKING, *others, KILLED_AT} == {*ALL_POINTS}
 
 

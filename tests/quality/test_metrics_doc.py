@@ -20,7 +20,7 @@ ROW = re.compile(r"^\| `(retrier_\w+)` \| (\w+) \|([^|]*)\| (.+) \|$", re.MULTIL
 NAME = re.compile(r"\bretrier_\w+")
 WORD = re.compile(r"`(\w+)`")
 OF_THE_FORMAT = {"le"}
-ONLY_IN_FORMAT = {"queue", "version", "breaker"}
+ONLY_IN_FORMAT = {"queue", "version", "breaker", "sha256"}
 """Labels whose values are the operator's, or change with each version."""
 
 

@@ -13,7 +13,7 @@ from retrier.events.processor import (
     RetentionEffect,
     StoppingEffect,
 )
-from retrier.events.service import ChunkPresumed, ImportEffect, RequestEffect
+from retrier.events.service import AuditEffect, ChunkPresumed, ImportEffect, RequestEffect
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
 INGESTION_POINTS: list[str] = [event.name for event in get_args(IngestionEffect)]
@@ -28,7 +28,9 @@ BREAKER_POINTS: list[str] = [event.name for event in get_args(BreakerEffect)]
 UPKEEP_POINTS: list[str] = [ChunkPresumed.name]
 RETENTION_POINTS: list[str] = [event.name for event in get_args(RetentionEffect)]
 ARCHIVE_POINTS: list[str] = [event.name for event in get_args(ArchiveEffect)]
+AUDIT_POINTS: list[str] = [event.name for event in get_args(AuditEffect)]
 ALL_POINTS = [
+    *AUDIT_POINTS,
     *REQUEST_POINTS,
     *IMPORT_POINTS,
     *INGESTION_POINTS,

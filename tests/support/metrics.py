@@ -13,6 +13,7 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.figures import Ledger, ServiceFigures
+from tests.support.auditing import ListedLines, journal_on
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
 
@@ -51,6 +52,7 @@ def idle_metrics() -> Metrics:
         read_figures=lambda: STANDING,
     )
     metrics.watch_readiness(lambda: READINESS)
+    metrics.watch_audit(journal_on(ListedLines()))
     return metrics
 
 
