@@ -108,6 +108,7 @@ _WAITS = 2
 _DEPTHS = 10
 _READS = 1
 _PROCESSES = 10
+_LOGIN = 15
 _POLICIES = 2
 """Seconds between two looks at their file: a change is in force after two looks at the most."""
 _STUCK = 1
@@ -198,6 +199,8 @@ class Ticks:
         self._add("policies", _POLICIES, self._make_policy_report(judges=judges))
         if self._counts is not None:
             self._add("page counts", _COUNTS, self._counts.tick, _COUNTING, at_once=True)
+        if self._parts.provider is not None:
+            self._add("log-in", _LOGIN, self._parts.provider.look, at_once=True)
         look = seconds_between_looks(self._parts.settings.retention.second_look)
         self._add("second look", look, self._look_at_the_clock, at_once=True)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)

@@ -76,6 +76,7 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         acts=api.acts,
         look_at=api.look_at,
         gate=api.gate,
+        login=parts.provider,
         version=api.version,
         instance=parts.settings.instance,
         error_queues=parts.error_queues,
@@ -293,7 +294,13 @@ def make_gate(parts: Parts) -> Gate:
     access = parts.settings.access
     if access is None:
         return Gate()
-    return Gate(parts.db.apart(AT_WORK, ANSWER_LIMIT), access.rules, clock=parts.clock)
+    return Gate(
+        parts.db.apart(AT_WORK, ANSWER_LIMIT),
+        access.rules,
+        bearer=parts.provider,
+        seal="" if parts.provider is None else parts.provider.seal,
+        clock=parts.clock,
+    )
 
 
 def _configured(settings: Settings) -> Configured:

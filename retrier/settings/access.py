@@ -19,6 +19,7 @@ from retrier.domain.access import (
     is_token,
 )
 from retrier.domain.hosts import Network, Proxies, is_loopback, parse_network
+from retrier.domain.oidc import OidcRules
 from retrier.settings.fields import (
     Count,
     Duration,
@@ -180,6 +181,20 @@ class OidcSection(Section):
     queues_claim: str = ""
     """The claim with patterns of queues; empty: all queues."""
     scopes: tuple[str, ...] = ("openid", "profile", "email")
+
+    def read_rules(self) -> OidcRules:
+        """Return what is to be known of it, with its secret. Raises OSError."""
+        return OidcRules(
+            issuer=self.issuer,
+            client_id=self.client_id,
+            client_secret=self.read_secret(),
+            audience=self.audience,
+            name_claim=self.name_claim,
+            roles_claim=self.roles_claim,
+            roles=self.roles.roles,
+            queues_claim=self.queues_claim,
+            scopes=self.scopes,
+        )
 
     def read_secret(self) -> str:
         """Return the secret, from its file if one is named. Raises OSError."""

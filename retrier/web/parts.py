@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Request
 
 from retrier.domain.access import Access
 from retrier.http.access import find_access
+from retrier.http.login import LoginProvider
 from retrier.http.parts import FaceParts, refuse_policies
 from retrier.policy.policy_set import PolicySet
 from retrier.web.counts import PageCounts
@@ -100,7 +101,8 @@ class PageParts(FaceParts):
 
     `counts` are kept by a job, `live` tells open pages what changed. `queues` says how the queues
     of this process are. `policy_text` returns the section of the policies as it stands in the file,
-    and `read_policies` makes a set of such a text, or raises ConfigurationError.
+    and `read_policies` makes a set of such a text, or raises ConfigurationError. `login` is where
+    people log in, if the settings name a provider.
     """
 
     counts: PageCounts
@@ -111,6 +113,7 @@ class PageParts(FaceParts):
     additions: Sequence[Addition] = ()
     policy_text: Callable[[], str] = str
     read_policies: Callable[[str], PolicySet] = refuse_policies
+    login: LoginProvider | None = None
 
 
 async def _of(request: Request, access: Annotated[Access, Depends(find_access)]) -> PageParts:
