@@ -48,7 +48,7 @@ def kept_key(algorithm: str, number: int) -> Key:
 class FakeProvider:
     """What it says, and what it was asked. `person` are the claims of whoever logs in next.
 
-    `pages` counts requests by path. `asks` shows a page with a button before it sends people back.
+    `says` is what its metadata holds otherwise, `lies` what it answers for a code. `pages` counts requests by path. `asks` shows a page with a button before it sends people back.
     """
 
     issuer: str = ""
@@ -60,6 +60,7 @@ class FakeProvider:
     key: Key = field(default_factory=lambda: kept_key("RS256", 0))
     published: list[dict[str, Any]] | None = None
     says: dict[str, object] = field(default_factory=dict)
+    lies: dict[str, object] = field(default_factory=dict)
     pages: dict[str, int] = field(default_factory=dict)
     is_broken: bool = False
     asks: bool = False
@@ -150,7 +151,7 @@ class FakeProvider:
                 begun = self._codes.pop(asked["code"], None)
                 if begun is None or not _proves(asked, begun):
                     return 400, {"error": "invalid_grant", "error_description": "no such code"}
-                return 200, self._tokens(nonce=begun["nonce"])
+                return 200, {**self._tokens(nonce=begun["nonce"]), **self.lies}
             case "refresh_token" if asked["refresh_token"] == "refresh-me":
                 return 200, self._tokens()
             case "urn:ietf:params:oauth:grant-type:device_code":
