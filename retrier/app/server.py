@@ -17,7 +17,7 @@ from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import RequestMiddleware
-from retrier.api.parts import Configured
+from retrier.api.parts import Configured, ConfiguredLogin
 from retrier.app.parts import ANSWER_LIMIT, Parts, make_callers, make_gateway
 from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
@@ -313,4 +313,17 @@ def _configured(settings: Settings) -> Configured:
         log_level=settings.log.level,
         resolved_kept=retention.resolved,
         archived_kept=retention.archived,
+        login=_configured_login(settings),
+    )
+
+
+def _configured_login(settings: Settings) -> ConfiguredLogin | None:
+    if settings.access is None or settings.access.oidc is None:
+        return None
+    oidc = settings.access.oidc
+    return ConfiguredLogin(
+        issuer=oidc.issuer,
+        client_id=oidc.client_id,
+        audience=oidc.audience or oidc.client_id,
+        scopes=oidc.scopes,
     )

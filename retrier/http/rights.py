@@ -145,7 +145,12 @@ def route_name(endpoint: object) -> str:
 def right_of(request: Request) -> Right:
     """Return the right that the route of a request takes."""
     route = request.scope.get("route")
-    known = RIGHTS.get(route_name(getattr(route, "endpoint", None)))
+    return right_for(getattr(route, "endpoint", None), request.method)
+
+
+def right_for(endpoint: object, method: str) -> Right:
+    """Return the right that a route takes, by its function and a method."""
+    known = RIGHTS.get(route_name(endpoint))
     if known is not None:
         return known
-    return Right.READ if request.method in _READING else _CLOSED
+    return Right.READ if method in _READING else _CLOSED
