@@ -18,6 +18,7 @@ from retrier.cli import (
     events,
     groups,
     imports,
+    login,
     operations,
     pending,
     policies,
@@ -120,7 +121,10 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "ledger",
         ),
         "What is set": ("policies", "redirects", "breakers", "streams", "views", "dialects"),
-        "The service": ("run", "demo", "check", "verify", "db", "recover", "version", "help"),
+        "The service": (
+            *("run", "demo", "check", "verify", "db", "recover", "login", "logout"),
+            *("version", "help"),
+        ),
     }
 )
 """All commands, in the order in which help lists them."""
@@ -162,6 +166,7 @@ for part in (
     operations.history_app,
     processor.app,
     recovery.app,
+    login.app,
     about_app,
 ):
     # Added without a name, so that its commands are at the top level.
