@@ -10,9 +10,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import chain
+from secrets import token_bytes
 from typing import assert_never
 
-from retrier.domain.access import NOT_YOURS, Access, Right
+from retrier.domain.access import (
+    NOT_YOURS,
+    Access,
+    AccessRole,
+    AccessToken,
+    QueuePatterns,
+    Right,
+    hash_secret,
+    is_pattern,
+    is_token_name,
+    make_token,
+)
 from retrier.domain.archive_operation import (
     AT_ONCE,
     Act,
@@ -68,6 +80,7 @@ from retrier.store.selections import (
     last_number,
     take_cut_off,
 )
+from retrier.store.tokens import TokenRefusal, create_token, revoke_token
 from retrier.store.views import delete_view, save_view
 
 
@@ -237,6 +250,45 @@ class Views:
             return delete_view(self.db, name, who)
 
 
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Takes requests about tokens. Whoever makes one has a right to all queues."""
+
+    db: Database
+    emit: Emit
+    guard: Guard
+
+    def create(
+        self,
+        name: str,
+        role: AccessRole,
+        queues: QueuePatterns | None,
+        lasts: timedelta | None,
+        who: str,
+    ) -> str | TokenRefusal:
+        """Make a token; return it, this once, or why not."""
+        self._must()
+        if not is_token_name(name):
+            return TokenRefusal.NO_NAME
+        if queues is not None and not (queues and all(map(is_pattern, queues))):
+            return TokenRefusal.NO_QUEUE
+        secret = make_token(token_bytes)
+        token = AccessToken(name=name, sha256=hash_secret(secret), role=role, queues=queues)
+        with recording(self.emit):
+            refusal = create_token(self.db, token, lasts, who)
+        return secret if refusal is None else refusal
+
+    def revoke(self, name: str, who: str) -> TokenRefusal | None:
+        """Revoke a token, on every instance within a second; return why not, or None."""
+        self._must()
+        with recording(self.emit):
+            return revoke_token(self.db, name, who)
+
+    def _must(self) -> None:
+        self.guard.must(Right.TOKEN)
+        self.guard.must_own_all()
+
+
 _NO_NAME = "the name is empty"
 
 
@@ -286,6 +338,11 @@ class Gateway:
     def comments(self) -> Comments:
         """What handles requests about comments."""
         return Comments(self._db, self._emit, self.guard)
+
+    @property
+    def tokens(self) -> Tokens:
+        """What handles requests about tokens."""
+        return Tokens(self._db, self._emit, self.guard)
 
     @property
     def views(self) -> Views:

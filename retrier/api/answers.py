@@ -114,10 +114,10 @@ def revalidated(
     return Answer(body, headers=own)
 
 
-def told(content: T) -> Answer[T]:
-    """Answer 200 with JSON that no client keeps: what a POST found out."""
+def told(content: T, status: int = 200) -> Answer[T]:
+    """Answer 200 with JSON that no client keeps: what a POST found out, or made."""
     own = {**HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
-    return Answer(encode(content), headers=own)
+    return Answer(encode(content), status_code=status, headers=own)
 
 
 def accepted(content: T, location: str | None = None) -> Answer[T]:

@@ -28,6 +28,7 @@ from retrier.cli import (
     retry,
     service,
     streams,
+    tokens,
     views,
 )
 from retrier.cli.command import command, make_app
@@ -120,7 +121,15 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "processor",
             "ledger",
         ),
-        "What is set": ("policies", "redirects", "breakers", "streams", "views", "dialects"),
+        "What is set": (
+            "policies",
+            "redirects",
+            "breakers",
+            "streams",
+            "views",
+            "dialects",
+            "token",
+        ),
         "The service": (
             *("run", "demo", "check", "verify", "db", "recover", "login", "logout"),
             *("version", "help"),
@@ -183,6 +192,7 @@ app.add_typer(operations.batches_app, name="batches")
 app.add_typer(archives.app, name="archive-operations")
 app.add_typer(policies.app, name="policies")
 app.add_typer(dialects.app, name="dialects")
+app.add_typer(tokens.app, name="token")
 app.add_typer(database.app, name="db")
 
 

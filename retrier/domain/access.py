@@ -50,6 +50,7 @@ class Right(StrEnum):
     SET_BREAKER = "set_breaker"
     RECOVER = "recover"
     SIMULATE = "simulate"
+    CONFIGURE = "configure"
     TOKEN = "token"  # noqa: S105 - the act, not a token
 
 
@@ -73,6 +74,7 @@ NEEDED = {
     Right.SET_BREAKER: AccessRole.ADMIN,
     Right.RECOVER: AccessRole.ADMIN,
     Right.SIMULATE: AccessRole.ADMIN,
+    Right.CONFIGURE: AccessRole.ADMIN,
     Right.TOKEN: AccessRole.ADMIN,
 }
 """The role that each right takes."""
@@ -132,7 +134,9 @@ class Access:
         """Return why messages of a queue may not be acted on, for people; None if they may."""
         if self.owns(queue):
             return None
-        place = f"the queue {queue}" if queue else "a queue that is not known"
+        # Who sees own queues only is told the names of no others.
+        is_told = bool(queue) and not self.reads_own_only
+        place = f"the queue {queue}" if is_told else "the queue of this"
         return f"{self.shown} has no right to {place}, only to {self.shown_queues}."
 
     @property
@@ -198,6 +202,26 @@ def _check(secret: str) -> str:
 def hash_secret(secret: str) -> str:
     """Return what is kept of a token or a session: its SHA-256. It is random, so no salt is needed."""
     return sha256(secret.encode()).hexdigest()
+
+
+LONGEST_TOKEN_NAME = 100
+"""Characters."""
+_TOKEN_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_TOKEN_NAME}}}")
+NO_TOKEN_NAME = (
+    f"a token has a name of 1 to {LONGEST_TOKEN_NAME} letters, digits, dots, dashes and underscores"
+)
+_LONGEST_PATTERN = 255
+NO_PATTERN = f"a queue is a name, or a pattern with *, of 1 to {_LONGEST_PATTERN} bytes"
+
+
+def is_token_name(name: str) -> bool:
+    """Say whether a token may be called so."""
+    return _TOKEN_NAME.fullmatch(name) is not None
+
+
+def is_pattern(text: str) -> bool:
+    """Say whether a text names queues: it is their name, or a pattern of it."""
+    return 1 <= len(text.encode(errors="replace")) <= _LONGEST_PATTERN and "\0" not in text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from retrier.domain.access import AccessRole, QueuePatterns, role_of
+from retrier.domain.access import AccessRole, QueuePatterns, is_pattern, role_of
 
 Claims = Mapping[str, object]
 
@@ -63,7 +63,8 @@ def read_person(claims: Claims, rules: OidcRules) -> Person | NoRole:
     queues = None
     if rules.queues_claim:
         # A claim that is missing is no right to all queues.
-        queues = tuple(each for each in texts_of(find_claim(claims, rules.queues_claim)) if each)
+        named = texts_of(find_claim(claims, rules.queues_claim))
+        queues = tuple(each for each in named if is_pattern(each))
     return Person(
         subject=f"{rules.issuer} {claims.get('sub', '')}", name=name, role=role, queues=queues
     )

@@ -22,6 +22,7 @@ from retrier.domain.access import (
     AccessRules,
     AccessToken,
     How,
+    Right,
     hash_secret,
     is_token,
     role_of,
@@ -38,14 +39,14 @@ SESSION_COOKIE = "retrier_session"
 SECURE_COOKIE = "__Host-retrier_session"
 """The same behind TLS: browsers take a name that begins so from this very host only."""
 
-_REMEMBERED_FOR = 0.5
+_TAKEN_FOR = 0.5
 """Seconds for which a token or a session is taken as it was: what is revoked ends within a second."""
-_MOST_REMEMBERED = 1000
+_MOST_KEPT = 1000
 _GUESSES = 10
 """Wrong tokens and sessions of one address that are answered in a second."""
 _MOST_ADDRESSES = 10_000
 
-_ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
+ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
 NOBODY_THERE = "Who asks? Send a token as `Authorization: Bearer`, or log in on the page."
 NOT_KNOWN = "This token is not known here: it is mistyped, revoked, or it has run out."
 _OVER = "This session is over: log in again."
@@ -102,7 +103,7 @@ class Guesses:
 
 
 @dataclass(slots=True)
-class _Remembered:
+class _Recent:
     """What was found lately, by the hash of the secret."""
 
     clock: Clock
@@ -112,12 +113,12 @@ class _Remembered:
     def find(self, sha256: str) -> Access | None:
         with self.lock:
             at, access = self.known.get(sha256, (0.0, None))
-            return access if self.clock.monotonic() - at < _REMEMBERED_FOR else None
+            return access if self.clock.monotonic() - at < _TAKEN_FOR else None
 
     def keep(self, sha256: str, access: Access) -> None:
         with self.lock:
             self.known[sha256] = (self.clock.monotonic(), access)
-            if len(self.known) > _MOST_REMEMBERED:
+            if len(self.known) > _MOST_KEPT:
                 self.known.popitem(last=False)
 
     def forget(self, sha256: str) -> None:
@@ -145,8 +146,8 @@ class Gate:
         self._tell = tell
         self._clock = clock or SystemClock()
         self._guesses = Guesses(self._clock)
-        self._tokens = _Remembered(self._clock)
-        self._sessions = _Remembered(self._clock)
+        self._tokens = _Recent(self._clock)
+        self._sessions = _Recent(self._clock)
         # Of its own: a provider that does not answer must not take the threads of everybody.
         self._readers = CapacityLimiter(_READERS)
 
@@ -161,7 +162,7 @@ class Gate:
         """Return whose token it is that a person has typed. Raises HTTPException as `find` does."""
         if self.rules is None or not is_token(token):
             # What is mistyped tells nobody anything, and is not counted.
-            raise HTTPException(401, NOT_KNOWN, _ASKED)
+            raise HTTPException(401, NOT_KNOWN, ASKED)
         address = _address_of(request)
         self._refuse_guesser(address)
         return await self._let_in(address, self._of_bearer(token, address, self.rules), self.rules)
@@ -174,7 +175,7 @@ class Gate:
             self._tell(address, str(refusal))
             if self._guesses.are_too_many(address):
                 raise too_many() from None
-            raise HTTPException(401, str(refusal), _ASKED) from None
+            raise HTTPException(401, str(refusal), ASKED) from None
         return replace(found, address=address, reads_own_only=rules.reads_own_only)
 
     def refuse(self, access: Access, why_not: str) -> None:
@@ -210,7 +211,7 @@ class Gate:
         if by_proxy is not None:
             return by_proxy
         # Nobody guesses without a secret: it is a browser that has to log in first.
-        raise HTTPException(401, NOBODY_THERE, _ASKED)
+        raise HTTPException(401, NOBODY_THERE, ASKED)
 
     async def _of_bearer(self, token: str, address: str, rules: AccessRules) -> Access:
         if not is_token(token):
@@ -239,11 +240,11 @@ class Gate:
         sha256: str,
         address: str,
         look: Callable[[Database, str], Access],
-        lately: _Remembered,
+        lately: _Recent,
     ) -> Access:
-        remembered = lately.find(sha256)
-        if remembered is not None:
-            return remembered
+        recent = lately.find(sha256)
+        if recent is not None:
+            return recent
         self._refuse_guesser(address)
         if self._db is None:
             raise Refused(NOT_KNOWN)
@@ -323,3 +324,12 @@ async def find_access(request: Request) -> Access:
         gate.refuse(access, why_not)
         raise HTTPException(403, why_not)
     return access
+
+
+async def is_known(request: Request) -> bool:
+    """Say whether somebody asks who may read, where everybody is answered something."""
+    gate: Gate = request.app.state.parts.gate
+    try:
+        return (await gate.find(request)).may(Right.READ)
+    except HTTPException:
+        return False

@@ -35,7 +35,7 @@ from retrier.domain.oidc import (
 from retrier.http.access import Refused
 from retrier.http.login import Away
 from retrier.http.parts import LONGEST_NAME, one_line
-from retrier.http.problems import later
+from retrier.http.problems import RETRY_AFTER
 from retrier.store.sessions import LoginAttempt
 
 ALGORITHMS = (
@@ -134,7 +134,8 @@ class Provider:
         try:
             claims = self._verify(token, self.rules.audience or self.rules.client_id)
         except Away as away:
-            raise later(f"This token cannot be checked: {away}") from None
+            detail = f"This token cannot be checked: {away}"
+            raise HTTPException(503, detail, {"Retry-After": str(RETRY_AFTER)}) from None
         if is_id_token(claims):
             raise Refused("This is an ID token; what lets anybody in is an access token.")
         person = self._person(claims)

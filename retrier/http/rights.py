@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from fastapi import Request
 
-from retrier.domain.access import NEEDED, AccessRole, Right
+from retrier.domain.access import Right
 
 _READING = frozenset({"GET", "HEAD"})
 
@@ -73,8 +73,10 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
         "imports.send_import",
     ),
     Right.SET_BREAKER: ("breakers.close_breaker", "breakers.open_breaker"),
+    Right.TOKEN: ("tokens.create_token", "tokens.get_tokens", "tokens.revoke_token"),
     Right.RECOVER: ("recovery.begin_recovery", "recovery.end_recovery"),
     Right.SIMULATE: ("policies.simulate",),
+    Right.CONFIGURE: ("platform.change_mail_settings", "platform.delete_custom_check"),
 }
 
 _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
@@ -112,7 +114,7 @@ _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
     ),
     Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
     Right.ACKNOWLEDGE: ("groups.dismiss", "operations.acknowledge"),
-    Right.SAVE_VIEW: ("views.delete", "views.save_view"),
+    Right.SAVE_VIEW: ("views.delete_view", "views.save_view"),
     Right.REDIRECT: (
         "redirects.change_redirect",
         "redirects.create_redirect",
@@ -120,6 +122,12 @@ _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
     ),
     Right.IMPORT: ("imports.do",),
     Right.SET_BREAKER: ("breakers.close_breaker", "breakers.open_breaker"),
+    Right.TOKEN: (
+        "tokens.ask_revoke",
+        "tokens.create_token",
+        "tokens.get_tokens",
+        "tokens.revoke_token",
+    ),
     Right.RECOVER: ("pending.end_recovery",),
     Right.SIMULATE: ("policies.simulate",),
 }
@@ -133,8 +141,6 @@ RIGHTS: Mapping[str, Right] = MappingProxyType(
     }
 )
 """The right by module and function of a route."""
-
-_CLOSED = next(right for right, role in NEEDED.items() if role is AccessRole.ADMIN)
 
 
 def route_name(endpoint: object) -> str:
@@ -153,4 +159,4 @@ def right_for(endpoint: object, method: str) -> Right:
     known = RIGHTS.get(route_name(endpoint))
     if known is not None:
         return known
-    return Right.READ if method in _READING else _CLOSED
+    return Right.READ if method in _READING else Right.CONFIGURE

@@ -11,14 +11,18 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from retrier.domain.access import (
+    NO_PATTERN,
+    NO_TOKEN_NAME,
     AccessRole,
     AccessRules,
     AccessToken,
     ProxyRules,
     QueuePatterns,
+    is_pattern,
     is_token,
+    is_token_name,
 )
-from retrier.domain.hosts import Network, Proxies, is_loopback, parse_network
+from retrier.domain.hosts import Network, Proxies, is_loopback, parse_host, parse_network
 from retrier.domain.oidc import OidcRules
 from retrier.settings.fields import (
     Count,
@@ -33,19 +37,13 @@ from retrier.settings.fields import (
 SettingPath = tuple[int | str, ...]
 Clash = tuple[SettingPath, str]
 
-LONGEST_NAME = 100
-"""Characters of a token's name."""
-_NAME = re.compile(rf"[A-Za-z0-9._-]{{1,{LONGEST_NAME}}}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_LONGEST_PATTERN = 255
 
 
 def check_token_name(name: str) -> str:
     """Return the name if a token can have it. Raises ValueError."""
-    if not _NAME.fullmatch(name):
-        raise ValueError(
-            f"must be 1 to {LONGEST_NAME} letters, digits, dots, dashes and underscores"
-        )
+    if not is_token_name(name):
+        raise ValueError(f"must be another one: {NO_TOKEN_NAME}")
     return name
 
 
@@ -61,8 +59,8 @@ def _check_sha256(text: str) -> str:
 
 
 def _check_pattern(pattern: str) -> str:
-    if not 1 <= len(pattern.encode(errors="replace")) <= _LONGEST_PATTERN:
-        raise ValueError("must be the name of a queue, or a pattern of it with *")
+    if not is_pattern(pattern):
+        raise ValueError(f"must be another one: {NO_PATTERN}")
     return pattern
 
 
@@ -246,11 +244,17 @@ _OPEN_TO_ALL = (
 )
 
 
+def _is_elsewhere(host: str) -> bool:
+    """Say whether it is an address, and not one of this machine alone."""
+    is_address = parse_host(f"[{host}]" if ":" in host else host) is not None
+    return is_address and not is_loopback(host)
+
+
 def find_access_clashes(tree: Mapping[str, object]) -> Iterator[Clash]:
     """Find what does not go together; reads values that are not checked yet."""
     access = tree.get("access")
     match tree:
-        case {"api": {"host": str(host)}} if not is_loopback(host) and access is None:
+        case {"api": {"host": str(host)}} if _is_elsewhere(host) and access is None:
             yield (
                 ("api", "host"),
                 _OPEN_TO_ALL,

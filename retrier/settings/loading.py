@@ -160,8 +160,12 @@ def _expect(error: ErrorDetails) -> str:
             return _MUST.get(error["type"], error["msg"])
 
 
+_SECRETS: frozenset[int | str] = frozenset({"url", "sha256", "client_secret"})
+"""Keys whose values are not shown: a token may stand there by mistake."""
+
+
 def _show_value(error: ErrorDetails) -> str:
-    if "url" in error["loc"]:
+    if not _SECRETS.isdisjoint(error["loc"]):
         return ""
     match error["input"]:
         case None:

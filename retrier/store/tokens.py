@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Row, select, update
 
-from retrier.domain.access import AccessRole, AccessToken
+from retrier.domain.access import NO_PATTERN, NO_TOKEN_NAME, AccessRole, AccessToken
 from retrier.store import event_log
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import by_code_point
@@ -23,6 +23,8 @@ class TokenRefusal(StrEnum):
     """Why a token is not made or revoked."""
 
     TAKEN = "there is, or was, a token of this name: names are not given twice"
+    NO_NAME = NO_TOKEN_NAME
+    NO_QUEUE = NO_PATTERN
     UNKNOWN = "no token has this name"
     REVOKED = "it is revoked already"
 
@@ -58,13 +60,18 @@ def list_tokens(tx: Transaction) -> Sequence[StoredToken]:
 
 
 @writing
-def create_token(tx: Transaction, token: AccessToken, who: str) -> TokenRefusal | None:
-    """Keep a new token; return why not, or None. Raises DatabaseUnavailable."""
+def create_token(
+    tx: Transaction, token: AccessToken, lasts: timedelta | None, who: str
+) -> TokenRefusal | None:
+    """Keep a new token that lasts so long, None for ever; return why not, or None.
+
+    Raises DatabaseUnavailable.
+    """
     values: dict[str, object] = {
         "name": token.name,
         "sha256": token.sha256,
         "role": token.role,
-        "expires_at": token.expires,
+        "expires_at": None if lasts is None else tx.now + lasts,
         "created_at": tx.now,
         "created_by": who,
     }

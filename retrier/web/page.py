@@ -3,7 +3,7 @@
 import gzip
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -26,7 +26,14 @@ from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
 from retrier.web import wording
 from retrier.web.forms import NAME_COOKIE, SentForm, local, name_of, new_key
-from retrier.web.parts import MENUS, NAVIGATION, NavigationLink, NavigationMenu, PageParts
+from retrier.web.parts import (
+    ACCESS_LINKS,
+    MENUS,
+    NAVIGATION,
+    NavigationLink,
+    NavigationMenu,
+    PageParts,
+)
 from retrier.web.wording import number, plural
 
 
@@ -82,6 +89,7 @@ SENTENCES = {
     "released": "Released: it may be retried before the earlier messages of its stream.",
     "recovery-ended": "The recovery is over: what was sent long ago may be presumed to have succeeded.",
     "redirect-deleted": "The redirect is deleted.",
+    "token-revoked": "The token is revoked: within a second nobody is let in with it.",
     "view-deleted": "The view is deleted.",
     "view-saved": "The view is saved: it is under Views, for everybody.",
     "redirect-set": "The redirect is set. It holds for every retry that is sent from now on.",
@@ -320,15 +328,17 @@ def show(
 def _make_frame(request: Request, current: str) -> Frame:
     parts: PageParts = request.app.state.parts
     access: Access | None = getattr(request.state, "access", None)
+    # Whoever has not said who they are is shown no counts and nothing that was done.
     if access is None and parts.gate.rules is not None:
         return _frame_of_stranger(request, parts)
+    parts = parts if access is None else parts.of(access)
     parts.counts.note_reader()
     done, last = request.query_params.get("done", ""), parts.counts.last
     return Frame(
         path=_own_address(request),
         current=current,
         navigation=(*NAVIGATION, *(each.link for each in parts.additions)),
-        menus=MENUS,
+        menus=MENUS if parts.gate.rules is None else (*MENUS[:-1], _with_access(MENUS[-1])),
         waiting={} if last is None else last.waiting,
         instance=parts.instance,
         version=parts.version,
@@ -359,6 +369,11 @@ def _frame_of_stranger(request: Request, parts: PageParts) -> Frame:
         flash=Flash(text=SENTENCES[done]) if done in SENTENCES else None,
         is_stranger=True,
     )
+
+
+def _with_access(menu: NavigationMenu) -> NavigationMenu:
+    """Return the menu about the service with the pages that need access to be configured."""
+    return replace(menu, links=(*menu.links, *ACCESS_LINKS))
 
 
 def live_version(parts: PageParts) -> str:

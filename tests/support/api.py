@@ -12,12 +12,15 @@ from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import Callers
 from retrier.app.policies import read_policies
+from retrier.domain.access import AccessRules
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.events.event import Event
 from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
+from retrier.http.access import Gate
 from retrier.http.cache import AnswerCache
 from retrier.http.parts import MissingQueues, see_nothing
+from retrier.http.sights import Sights
 from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.lease import Fence, Holder, acquire_lease
@@ -55,7 +58,9 @@ class Api:
     sent over, and `mappings` is how they are read again. `look_at` looks for queues.
     """
 
-    def __init__(self, db: Database, callers: Callers | None = None) -> None:
+    def __init__(
+        self, db: Database, callers: Callers | None = None, rules: AccessRules | None = None
+    ) -> None:
         self.db = db
         self.transport = ScriptedTransport()
         self.mappings: dict[str, QueueMapping] = {}
@@ -67,6 +72,7 @@ class Api:
         self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
         parts = ApiParts(
             db=db,
+            sights=Sights(db),
             codec=AmqpPropertyCodec(),
             gateway=Gateway(
                 db,
@@ -83,6 +89,7 @@ class Api:
             read_policies=partial(read_policies, own_queues=frozenset({ERROR_QUEUE, STAGING})),
             session_id=HOLDER.session_id,
             callers=callers or Callers(),
+            gate=Gate(db, rules, clock=self.clock),
             # By its clock every answer is found in no time: a busy machine would have it remembered.
             cache=AnswerCache(FrozenClock()),
         )

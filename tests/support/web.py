@@ -13,7 +13,7 @@ from retrier.web.application import create_page
 from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
-from retrier.web.parts import Addition, PageParts, QueueState
+from retrier.web.parts import Addition, OwnCounts, PageParts, QueueState
 from tests.support.api import Api
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
@@ -37,6 +37,8 @@ class Web:
         of_api = api.app.state.parts
         self.parts = PageParts(
             db=api.db,
+            sights=of_api.sights,
+            own_counts=OwnCounts(api.clock).of,
             codec=of_api.codec,
             gateway=of_api.gateway,
             counts=self.counts,
@@ -44,6 +46,7 @@ class Web:
             reads=of_api.reads,
             acts=of_api.acts,
             look_at=of_api.look_at,
+            gate=of_api.gate,
             version="1.2.3",
             instance="retrier",
             health=of_api.health,

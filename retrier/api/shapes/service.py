@@ -533,3 +533,23 @@ class Connection(TypedDict):
 
     settings: ConnectionSettings
     errors: Sequence[str]
+
+
+class AccessToken(TypedDict):
+    """A token for programs, without the token itself. No `queues` is all of them."""
+
+    name: str
+    role: str
+    queues: NotRequired[list[str]]
+    expires_at: NotRequired[Time]
+    created_at: Time
+    created_by: str
+    revoked_at: NotRequired[Time]
+    revoked_by: NotRequired[str]
+
+
+class NewToken(TypedDict):
+    """What a new token is: shown once, and never again."""
+
+    name: str
+    token: str

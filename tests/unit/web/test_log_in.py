@@ -386,7 +386,7 @@ class TestWithATokenInsteadOfAProvider:
         kept = AccessToken(
             name="night", sha256=sha256(made.encode()).hexdigest(), role=AccessRole.OPERATOR
         )
-        assert create_token(web.api.db, kept, "ada") is None
+        assert create_token(web.api.db, kept, None, "ada") is None
         return made
 
     @pytest.fixture
