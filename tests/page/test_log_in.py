@@ -58,9 +58,11 @@ def test_a_person_logs_in_acts_and_logs_out(guarded: Screen, site: Site) -> None
     expect(page.locator("#me summary")).to_have_text("ada@example.com")
     assert "session" not in page.evaluate("document.cookie")
     guarded.wait_live()
-    page.get_by_label("Select message").first.check()
-    page.get_by_role("button", name="Archive").first.click()
-    expect(page.locator(".flash")).to_contain_text("archived")
+    for tick in page.locator("td.pick input").all():
+        tick.check()
+    page.get_by_role("button", name="Archive…", exact=True).click()
+    page.locator("#sheet").get_by_role("button", name="Archive 2 messages").click()
+    expect(page.locator(".flash")).to_contain_text("2 messages archived.")
     ((who,),) = site.query("SELECT requested_by FROM archive_operations")
     assert who.startswith("ada@example.com (")
 
