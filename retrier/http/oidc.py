@@ -87,7 +87,6 @@ class Provider:
 
     rules: OidcRules
     clock: Clock
-    transport: httpx.BaseTransport | None = None
     _known: _Known | None = None
     _trouble: str | None = None
     _tried: float | None = None
@@ -255,7 +254,7 @@ class Provider:
     def _client(self) -> httpx.Client:
         # A proxy that the environment names is not for addresses of this machine.
         is_local = is_loopback(urlsplit(self.rules.issuer).hostname or "")
-        return httpx.Client(timeout=_TIMEOUT, trust_env=not is_local, transport=self.transport)
+        return httpx.Client(timeout=_TIMEOUT, trust_env=not is_local)
 
     def _discover(self, http: httpx.Client, now: float) -> _Known:
         address = f"{self.rules.issuer.rstrip('/')}/.well-known/openid-configuration"
