@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Event
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from retrier.app.reports import PolicyReport, Process, ProcessReport, ReadReport
 from retrier.app.server import Listening
 from retrier.clock import Clock
 from retrier.domain.retention import SecondLook
-from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
+from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError, ServiceUnavailable
 from retrier.events.event import Emit
 from retrier.events.service import (
     ChunkPresumed,
@@ -26,6 +27,7 @@ from retrier.events.service import (
     TickFailed,
     TickRecovered,
 )
+from retrier.http.login import LoginProvider
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database, DatabaseClock
 from retrier.store.imports import count_imports
@@ -126,6 +128,13 @@ _COUNTS_KEPT = timedelta(days=2)
 """Longer than anything that counts for a breaker."""
 
 
+def look_at_provider(provider: LoginProvider) -> None:
+    """Ask the provider of log-ins if it is time to. Raises ServiceUnavailable while it is away."""
+    provider.look()
+    if provider.trouble is not None:
+        raise ServiceUnavailable(provider.trouble)
+
+
 class GuardedTick:
     """One job that reports when it begins to fail and when it works again, not each try."""
 
@@ -199,8 +208,8 @@ class Ticks:
         self._add("policies", _POLICIES, self._make_policy_report(judges=judges))
         if self._counts is not None:
             self._add("page counts", _COUNTS, self._counts.tick, _COUNTING, at_once=True)
-        if self._parts.provider is not None:
-            self._add("log-in", _LOGIN, self._parts.provider.look, at_once=True)
+        if (provider := self._parts.provider) is not None:
+            self._add("log-in", _LOGIN, partial(look_at_provider, provider), at_once=True)
         look = seconds_between_looks(self._parts.settings.retention.second_look)
         self._add("second look", look, self._look_at_the_clock, at_once=True)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)

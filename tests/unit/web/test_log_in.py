@@ -308,6 +308,18 @@ def test_log_out_everywhere_ends_all_sessions_of_a_person(door: Door, fake: Fake
     assert door.is_in(bob)
 
 
+def test_who_logs_out_at_one_instance_is_out_at_the_other(
+    door: Door, web: Web, fake: FakeProvider
+) -> None:
+    door.log_in()
+    beside = Door(web, rules_for(fake))
+    beside.http.cookies = door.http.cookies.__class__(door.http.cookies)
+    assert beside.is_in()
+    door.http.post("/logout", headers=FORM)
+
+    wait_until(lambda: not beside.is_in(), 1, "the session is over there, too")
+
+
 def test_another_site_logs_nobody_out_or_in(door: Door) -> None:
     door.log_in()
     foreign = {"Origin": "https://evil.example"}
