@@ -27,7 +27,7 @@ from retrier.domain.access import (
     is_token,
     role_of,
 )
-from retrier.errors import NotAllowed
+from retrier.errors import DatabaseUnavailable, NotAllowed
 from retrier.http.rights import right_of
 from retrier.store.engine.database import Database
 from retrier.store.sessions import end_session, find_session, note_use
@@ -179,6 +179,23 @@ class Gate:
             raise HTTPException(401, str(refusal), ASKED) from None
         return replace(found, address=address, reads_own_only=rules.reads_own_only)
 
+    async def is_over(self, request: Request) -> bool:
+        """Say whether who was let in no longer is. That something stays open is no use of a session.
+
+        What cannot be found out now is found out the next time.
+        """
+        if self.rules is None:
+            return False
+        try:
+            await self._find(request, _address_of(request), self.rules, notes_use=False)
+        except Refused:
+            return True
+        except HTTPException as refusal:
+            return refusal.status_code in (401, 403)
+        except DatabaseUnavailable:
+            return False
+        return False
+
     def refuse(self, access: Access, why_not: str) -> None:
         """Note that somebody who is known was refused."""
         self._tell(access.address, f"{access.shown}: {why_not}")
@@ -198,7 +215,9 @@ class Gate:
             await to_thread.run_sync(partial(end_session, everywhere=everywhere), self._db, sha256)
             self._sessions.forget(sha256)
 
-    async def _find(self, request: Request, address: str, rules: AccessRules) -> Access:
+    async def _find(
+        self, request: Request, address: str, rules: AccessRules, *, notes_use: bool = True
+    ) -> Access:
         named = request.headers.getlist("authorization")
         if named:
             scheme, _, token = named[0].partition(" ")
@@ -207,7 +226,9 @@ class Gate:
             return await self._of_bearer(token.strip(), address, rules)
         session = request.cookies.get(cookie_of(request))
         if session:
-            return await self._of_session(hash_secret(self.seal(session)), address)
+            look = partial(self._find_session, notes_use=notes_use)
+            sha256 = hash_secret(self.seal(session))
+            return await self._look_up(sha256, address, look, self._sessions)
         by_proxy = _of_proxy(request, rules)
         if by_proxy is not None:
             return by_proxy
@@ -232,9 +253,6 @@ class Gate:
         if known and not known[0].holds(self._clock.now()):
             raise Refused(NOT_KNOWN)
         return _as_access(known[0]) if known else None
-
-    async def _of_session(self, sha256: str, address: str) -> Access:
-        return await self._look_up(sha256, address, self._find_session, self._sessions)
 
     async def _look_up(
         self,
@@ -265,11 +283,12 @@ class Gate:
             raise Refused(NOT_KNOWN)
         return _as_access(found)
 
-    def _find_session(self, db: Database, sha256: str) -> Access:
+    def _find_session(self, db: Database, sha256: str, *, notes_use: bool) -> Access:
         found = find_session(db, sha256)
         if found is None:
             raise Refused(_OVER)
-        note_use(db, sha256)
+        if notes_use:
+            note_use(db, sha256)
         if found.token is None:
             return found.access
         # Of a session that began with a token, only the token says what it may, and whether at all.

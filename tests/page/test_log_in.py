@@ -88,11 +88,13 @@ def test_a_link_of_another_site_opens_the_page_for_who_is_logged_in(
 
 def test_log_out_in_one_tab_is_noticed_in_another(guarded: Screen) -> None:
     log_in(guarded, "/messages")
+    guarded.wait_live()
     other = guarded.page.context.new_page()
     other.goto(f"{guarded.base}/groups")
     other.locator("#me summary").click()
     other.get_by_role("button", name="Log out everywhere").click()
     expect(other.locator("h1")).to_have_text("Log in")
 
+    expect(guarded.page.locator("#live.is-on")).to_have_count(0)
     guarded.page.reload()
     expect(guarded.page.locator("h1")).to_have_text("Log in")

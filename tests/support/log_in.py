@@ -1,10 +1,12 @@
 """The page for who has to log in, with a provider on loopback, and a browser's cookies."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 import httpx
+from starlette.requests import Request
 
 from retrier.api.middleware import Callers, RequestMiddleware
 from retrier.app.server import Peers
@@ -12,7 +14,7 @@ from retrier.clock import SystemClock
 from retrier.domain.access import AccessRole, AccessRules
 from retrier.domain.hosts import Hosts, Proxies, parse_host
 from retrier.domain.oidc import OidcRules
-from retrier.http.access import Gate
+from retrier.http.access import SESSION_COOKIE, Gate
 from retrier.http.oidc import Provider
 from retrier.web.application import create_page
 from tests.support.http_client import TestClient
@@ -47,7 +49,7 @@ class Door:
         beyond: Sequence[str] = (),
     ) -> None:
         provider = None if oidc is None else Provider(oidc, SystemClock())
-        gate = Gate(
+        self.gate = gate = Gate(
             web.api.db,
             rules or AccessRules(),
             bearer=provider,
@@ -87,6 +89,13 @@ class Door:
         parts = urlsplit(address)
         answer: httpx.Response = (browser or self.http).get(f"{parts.path}?{parts.query}")
         return answer
+
+    def is_over(self) -> bool:
+        """Say whether what the browser has open, such as live values, ends now."""
+        cookie = f"{SESSION_COOKIE}={self.http.cookies[SESSION_COOKIE]}".encode()
+        headers = [(b"host", b"localhost"), (b"cookie", cookie)]
+        scope = {"type": "http", "scheme": "http", "path": "/", "headers": headers}
+        return asyncio.run(self.gate.is_over(Request(scope)))
 
     def is_in(self, browser: TestClient | None = None) -> bool:
         """Say whether the browser is shown what is kept here."""

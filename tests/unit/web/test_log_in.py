@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from hashlib import sha256
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 
 from retrier.domain.access import AccessRole, AccessRules, AccessToken, ProxyRules, make_token
 from retrier.domain.hosts import Proxies, parse_network
@@ -318,6 +319,25 @@ def test_who_logs_out_at_one_instance_is_out_at_the_other(
     door.http.post("/logout", headers=FORM)
 
     wait_until(lambda: not beside.is_in(), 1, "the session is over there, too")
+
+
+def test_what_is_open_ends_with_log_out(door: Door) -> None:
+    door.log_in()
+    assert not door.is_over()
+    cookies = door.http.cookies.__class__(door.http.cookies)
+    door.http.post("/logout", headers=FORM)
+    door.http.cookies = cookies
+
+    wait_until(door.is_over, 1, "it ends")
+
+
+def test_an_open_page_does_not_keep_a_session_alive(door: Door, web: Web) -> None:
+    door.log_in()
+    with web.api.db.engine.begin() as conn:
+        long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+        conn.execute(update(browser_sessions).values(seen_at=long_ago))
+
+    assert door.is_over()
 
 
 def test_another_site_logs_nobody_out_or_in(door: Door) -> None:
