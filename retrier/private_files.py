@@ -63,3 +63,17 @@ def is_encrypted(file: str) -> bool:
         found = opened.read(_READ)
         return any(sign in found for sign in _SIGNS)
     return False
+
+
+def write_private_file(file: Path, text: str) -> None:
+    """Write a file that nobody else may read, mode 0600; whoever reads meanwhile has the old one.
+
+    Raises OSError.
+    """
+    make_private_folder(file.parent)
+    made = file.with_name(f".{file.name}.{os.getpid()}")
+    with suppress(FileNotFoundError):
+        made.unlink()
+    with os.fdopen(os.open(made, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
+        opened.write(text)
+    made.replace(file)

@@ -1,6 +1,7 @@
 """Builds the API out of its routes, one module per noun."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -38,7 +39,9 @@ from retrier.api.parts import ApiParts, take_place
 from retrier.api.shapes import Problem
 from retrier.api.shapes.messages import FAILED_MESSAGE, GROUP
 from retrier.api.shapes.operations import ASKED, OPERATION
+from retrier.domain.access import Right
 from retrier.http.access import find_access
+from retrier.http.rights import right_for
 
 WATCHING = (service.watching,)
 """Routes of every process, whatever its roles."""
@@ -268,6 +271,18 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
         yield 409
 
 
+@cache
+def rights_of_routes() -> Mapping[tuple[str, str], Right]:
+    """Return the right that each route takes, by its method and its path."""
+    return {
+        (method, each.path_format): right_for(each.endpoint, method)
+        for router in (*WATCHING, *FOLLOWING, *ANONYMOUS, *WORKING)
+        for each in router.routes
+        if isinstance(each, APIRoute)
+        for method in each.methods or ()
+    }
+
+
 _BUSY = {"description": "too slow, too many at once, or no database; with Retry-After"}
 
 
@@ -288,6 +303,7 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
         redoc_url=None,
     )
     api.state.parts = parts
+    api.state.rights = rights_of_routes()
     add_handlers(api)
     for router in WATCHING:
         api.include_router(router)

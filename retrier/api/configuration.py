@@ -4,14 +4,17 @@ The words are ServiceControl's. `mass_transit_connector` is never there: with it
 value, ServicePulse hides what it shows of NServiceBus.
 """
 
+import json
+from collections.abc import Mapping
 from datetime import timedelta
 
 from fastapi import Request
 
 from retrier.api.answers import Answer, Routes, answer, present
-from retrier.api.parts import Configured, Parts
+from retrier.api.parts import ApiParts, Configured, ConfiguredLogin, Parts
 from retrier.api.shapes import OnlyId
 from retrier.api.shapes import service as shapes
+from retrier.domain.access import How, Right
 from retrier.domain.times import NO_TIME_SPAN, show_time_span
 
 FOR_EVER = timedelta(days=36_500)
@@ -70,28 +73,46 @@ authentication = Routes(prefix="/api", tags=["configuration"])
 
 @authentication.get("/authentication/configuration")
 def get_authentication(request: Request) -> Answer[shapes.Authentication]:
-    """Say how clients log in: they do not."""
-    shown: shapes.Authentication = {
-        "enabled": False,
-        "role_based_authorization_enabled": False,
-        "client_id": "",
-        "authority": "",
-        "audience": "",
-        "api_scopes": "[]",
+    """Say how clients log in: where they get a token of the provider, if there is one."""
+    parts: ApiParts = request.app.state.parts
+    return answer(request, authentication_of(parts.configured.login))
+
+
+def authentication_of(login: ConfiguredLogin | None) -> shapes.Authentication:
+    """Show where clients log in; `api_scopes` is a text that holds a list, as they read it."""
+    if login is None:
+        return {
+            "enabled": False,
+            "role_based_authorization_enabled": False,
+            "client_id": "",
+            "authority": "",
+            "audience": "",
+            "api_scopes": "[]",
+        }
+    return {
+        "enabled": True,
+        "role_based_authorization_enabled": True,
+        "client_id": login.client_id,
+        "authority": login.issuer,
+        "audience": login.audience,
+        "api_scopes": json.dumps(login.scopes),
     }
-    return answer(request, shown)
 
 
 @router.get("/my/routes")
-def get_my_routes(request: Request) -> Answer[shapes.MyRoutes]:
-    """List the routes that the client may call: all there are."""
+def get_my_routes(request: Request, parts: Parts) -> Answer[shapes.MyRoutes]:
+    """List the routes that the client may call; all there are, where nobody has to log in."""
+    access = parts.access
+    rights: Mapping[tuple[str, str], Right] = request.app.state.rights
     paths: dict[str, dict[str, object]] = request.app.openapi()["paths"]
     routes: list[shapes.MyRoute] = [
         {"method": method.upper(), "url_template": path}
         for path, methods in paths.items()
         for method in methods
+        if access.may(rights[method.upper(), path])
     ]
-    return answer(request, {"roles": [], "routes": routes})
+    roles = [] if access.how is How.OPEN else [str(access.role)]
+    return answer(request, {"roles": roles, "routes": routes})
 
 
 @router.get("/connection")

@@ -32,8 +32,21 @@ _WATCHERS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredLogin:
+    """Where clients get a token, and for whom it has to be meant."""
+
+    issuer: str
+    client_id: str
+    audience: str
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configured:
-    """What clients are told of the settings; `archived_kept` is None for ever."""
+    """What clients are told of the settings; `archived_kept` is None for ever.
+
+    `login` is None where there is no provider of log-ins.
+    """
 
     instance: str = "retrier"
     broker: str = "RabbitMQ"
@@ -42,6 +55,7 @@ class Configured:
     log_level: str = "info"
     resolved_kept: timedelta | None = timedelta(days=10)
     archived_kept: timedelta | None = timedelta(days=10)
+    login: ConfiguredLogin | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,10 @@ from retrier.domain.dialects import BUILT_IN
 from retrier.domain.dialects.accounts import have_none
 from retrier.domain.hosts import Hosts, Proxies, parse_host, parse_network, parse_origin
 from retrier.domain.retention import SecondLook, find_ages
+from retrier.errors import ConfigurationError
 from retrier.events.event import Emit
 from retrier.gateway import Archives, Gateway
+from retrier.http.login import LoginProvider
 from retrier.imports import FailedImports
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import QueueMapping, read_import
@@ -68,6 +70,8 @@ class Parts:
     clock: Clock
     policies: PolicySource = field(default_factory=PolicySource)
     running_audit: RunningAudit | None = None
+    provider: LoginProvider | None = None
+    """Where people log in, if the settings name a provider."""
     session_id: str = field(default_factory=lambda: str(uuid4()))
     stop: Event = field(default_factory=Event)
     wake: Event = field(default_factory=Event)
@@ -346,3 +350,20 @@ def make_processor(
 def find_breaker_rules(parts: Parts) -> BreakerRules:
     """Return when breakers open, by the policies and the settings in force."""
     return replace(parts.settings.breaker_rules, rules=parts.policies.current().breakers)
+
+
+def make_provider(settings: Settings, clock: Clock) -> LoginProvider | None:
+    """Return where people log in, if the settings name a provider; it is not asked yet.
+
+    Raises ConfigurationError.
+    """
+    if settings.access is None or settings.access.oidc is None:
+        return None
+    from retrier.http.oidc import Provider  # noqa: PLC0415 - what reads tokens is loaded for nobody else
+
+    try:
+        rules = settings.access.oidc.read_rules()
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror}"
+        raise ConfigurationError([f"access.oidc.client_secret_file: {reason}"]) from error
+    return Provider(rules, clock)

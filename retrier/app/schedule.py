@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from threading import Event
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from retrier.app.reports import PolicyReport, Process, ProcessReport, ReadReport
 from retrier.app.server import Listening
 from retrier.clock import Clock
 from retrier.domain.retention import SecondLook
-from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
+from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError, ServiceUnavailable
 from retrier.events.event import Emit
 from retrier.events.service import (
     ChunkPresumed,
@@ -27,6 +28,7 @@ from retrier.events.service import (
     TickFailed,
     TickRecovered,
 )
+from retrier.http.login import LoginProvider
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database, DatabaseClock
 from retrier.store.imports import count_imports
@@ -109,6 +111,7 @@ _WAITS = 2
 _DEPTHS = 10
 _READS = 1
 _PROCESSES = 10
+_LOGIN = 15
 _POLICIES = 2
 """Seconds between two looks at their file: a change is in force after two looks at the most."""
 _STUCK = 1
@@ -125,6 +128,13 @@ _STAGING_IDS_KEPT = timedelta(days=90)
 
 _COUNTS_KEPT = timedelta(days=2)
 """Longer than anything that counts for a breaker."""
+
+
+def look_at_provider(provider: LoginProvider) -> None:
+    """Ask the provider of log-ins if it is time to. Raises ServiceUnavailable while it is away."""
+    provider.look()
+    if provider.trouble is not None:
+        raise ServiceUnavailable(provider.trouble)
 
 
 class GuardedTick:
@@ -200,6 +210,8 @@ class Ticks:
         self._add("policies", _POLICIES, self._make_policy_report(judges=judges))
         if self._counts is not None:
             self._add("page counts", _COUNTS, self._counts.tick, _COUNTING, at_once=True)
+        if (provider := self._parts.provider) is not None:
+            self._add("log-in", _LOGIN, partial(look_at_provider, provider), at_once=True)
         look = seconds_between_looks(self._parts.settings.retention.second_look)
         self._add("second look", look, self._look_at_the_clock, at_once=True)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)

@@ -18,7 +18,7 @@ from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import RequestMiddleware
-from retrier.api.parts import Configured
+from retrier.api.parts import Configured, ConfiguredLogin
 from retrier.app.dialects import try_messages
 from retrier.app.parts import ANSWER_LIMIT, Parts, make_callers, make_gateway
 from retrier.app.policies import read_policies, read_policy_text
@@ -82,6 +82,7 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         look_at=api.look_at,
         gate=api.gate,
         try_messages=api.try_messages,
+        login=parts.provider,
         version=api.version,
         instance=parts.settings.instance,
         error_queues=parts.error_queues,
@@ -349,7 +350,12 @@ def make_gate(parts: Parts) -> Gate:
     if access is None:
         return Gate()
     return Gate(
-        parts.db.apart(AT_WORK, ANSWER_LIMIT), access.rules, audit=parts.audit, clock=parts.clock
+        parts.db.apart(AT_WORK, ANSWER_LIMIT),
+        access.rules,
+        bearer=parts.provider,
+        seal="" if parts.provider is None else parts.provider.seal,
+        audit=parts.audit,
+        clock=parts.clock,
     )
 
 
@@ -363,4 +369,17 @@ def _configured(settings: Settings) -> Configured:
         log_level=settings.log.level,
         resolved_kept=retention.resolved,
         archived_kept=retention.archived,
+        login=_configured_login(settings),
+    )
+
+
+def _configured_login(settings: Settings) -> ConfiguredLogin | None:
+    if settings.access is None or settings.access.oidc is None:
+        return None
+    oidc = settings.access.oidc
+    return ConfiguredLogin(
+        issuer=oidc.issuer,
+        client_id=oidc.client_id,
+        audience=oidc.audience or oidc.client_id,
+        scopes=oidc.scopes,
     )

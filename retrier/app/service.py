@@ -24,6 +24,7 @@ from retrier.app.parts import (
     make_lease,
     make_metrics,
     make_processor,
+    make_provider,
     make_sender,
     make_transport,
     open_database,
@@ -245,6 +246,7 @@ def serve(
         clock=clock,
         policies=make_policy_source(settings, config, os.environ, clock, stream.emit),
         running_audit=audit,
+        provider=make_provider(settings, clock),
     )
     service = Service(parts, roles, additions)
     StopSignals(service.begin_stop, renew=service.renew).listen()
@@ -271,6 +273,8 @@ class Service:
         self._board = ReadinessBoard()
         for part in ("database", "broker", *sorted(roles - {Role.API})):
             self._board.put(part, ready=False, reason="starting")
+        if parts.provider is not None:
+            self._board.watch("log-in", parts.provider.describe)
         parts.metrics.watch_readiness(self._board.read)
         parts.metrics.process.watch_policies(lambda: not parts.policies.in_force.problems)
         self._ingestors: list[Ingestor] = []

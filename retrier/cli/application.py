@@ -19,6 +19,7 @@ from retrier.cli import (
     events,
     groups,
     imports,
+    login,
     operations,
     pending,
     policies,
@@ -131,15 +132,8 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "token",
         ),
         "The service": (
-            "run",
-            "demo",
-            "check",
-            "verify",
-            "audit",
-            "db",
-            "recover",
-            "version",
-            "help",
+            *("run", "demo", "check", "verify", "audit", "db", "recover"),
+            *("login", "logout", "version", "help"),
         ),
     }
 )
@@ -182,6 +176,7 @@ for part in (
     operations.history_app,
     processor.app,
     recovery.app,
+    login.app,
     about_app,
 ):
     # Added without a name, so that its commands are at the top level.

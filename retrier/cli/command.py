@@ -24,6 +24,7 @@ from retrier.api.shapes import OnlyId
 from retrier.api.shapes.messages import FailedMessage
 from retrier.api.shapes.operations import AskedRetry
 from retrier.cli.api_client import ApiClient, Listing, WrongValue
+from retrier.cli.logins import is_due, logins_of_this_person, renew
 from retrier.cli.printer import SHORT_ID, Printer, counted, harmless, one_line, short_id
 from retrier.clock import Clock, SystemClock
 from retrier.domain.identity import canonical, is_guid
@@ -515,7 +516,7 @@ class CalledService:
         typer.Option(
             "--token-file",
             metavar="FILE",
-            help=f"The file that holds the token. Without it: {TOKEN}, or no token.",
+            help=f"The file that holds the token. Without it: {TOKEN}, or that of `retrier login`.",
         ),
     ] = None
     as_json: AsJson = False
@@ -524,18 +525,32 @@ class CalledService:
         """Return the printer of the command, which shows documents or words as is asked for."""
         return printer_of(ctx, as_json=self.as_json)
 
+    @property
+    def base(self) -> str:
+        """Where the service is. Raises ConfigurationError."""
+        return _check_url(self.url)
+
     @contextmanager
-    def open(self, ctx: typer.Context, within: float | None = None) -> Iterator[ApiClient]:
-        """Yield a client of the service, which waits so many seconds. Raises ConfigurationError."""
-        base = _check_url(self.url)
-        token = _read_token(self.token_file)
-        headers = {b"User-Agent": f"retrier/{__version__}".encode()}
+    def open(
+        self, ctx: typer.Context, within: float | None = None, *, as_nobody: bool = False
+    ) -> Iterator[ApiClient]:
+        """Yield a client of the service, which waits so many seconds.
+
+        Raises ConfigurationError, and RequestRefused if a log-in has run out.
+        """
+        base, tools = self.base, tools_of(ctx)
+        token = "" if as_nobody else self._find_token(tools, base)
+        headers = user_agent()
         if token:
             headers[b"Authorization"] = f"Bearer {token}".encode()
-        with tools_of(ctx).connect(base, headers) as http:
+        with tools.connect(base, headers) as http:
             if within is not None:
                 http.timeout = httpx.Timeout(within)
             yield ApiClient(http, redact(base))
+
+    def _find_token(self, tools: Tools, base: str) -> str:
+        given = _read_token(self.token_file)
+        return given if given or self.token_file else _find_login(tools, base)
 
 
 _AT_ONCE = 1.0
@@ -691,6 +706,24 @@ def _check_url(url: str) -> str:
         shown = redact(url)
         raise ConfigurationError([f"--url or RETRIER_URL: {shown} is no http:// or https:// URL"])
     return url.rstrip("/").removesuffix("/api")
+
+
+def user_agent() -> dict[bytes, bytes]:
+    """Return the header that says who calls."""
+    return {b"User-Agent": f"retrier/{__version__}".encode()}
+
+
+def _find_login(tools: Tools, base: str) -> str:
+    """Return the token that `retrier login` has kept for a service; a new one if it has run out."""
+    logins = logins_of_this_person()
+    login = logins.find(base)
+    if login is None:
+        return ""
+    if is_due(login, tools.clock):
+        with tools.connect(login.token_endpoint, user_agent()) as http:
+            login = renew(http, login, tools.clock)
+        logins.keep(base, login)
+    return login.token
 
 
 def _read_token(file: Path | None) -> str:

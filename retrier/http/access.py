@@ -10,12 +10,13 @@ import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from http import HTTPStatus
 from threading import Lock
 from typing import Protocol
 
 import anyio
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from fastapi import HTTPException, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -32,10 +33,10 @@ from retrier.domain.access import (
     is_token,
     role_of,
 )
-from retrier.errors import NotAllowed
+from retrier.errors import DatabaseUnavailable, NotAllowed
 from retrier.http.rights import act_of, right_of
 from retrier.store.engine.database import Database
-from retrier.store.sessions import find_session, note_use
+from retrier.store.sessions import end_session, find_session, note_use
 from retrier.store.tokens import find_token
 
 PEER = "retrier.peer"
@@ -138,35 +139,69 @@ class Gate:
         rules: AccessRules | None = None,
         *,
         bearer: BearerReader | None = None,
+        seal: str = "",
         audit: Audit | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._db = db
         self.rules = rules
         self._bearer = bearer
+        self._seal = seal
         self._audit = audit
         self._clock = clock or SystemClock()
         self._guesses = Guesses(self._clock)
-        self._recent = _Recent(self._clock)
+        self._tokens = _Recent(self._clock)
+        self._sessions = _Recent(self._clock)
+        # Of its own: a provider that does not answer must not take the threads of everybody.
+        self._readers = CapacityLimiter(_READERS)
 
     async def find(self, request: Request) -> Access:
         """Return who asks. Raises HTTPException: 401 for nobody, 429 for who guesses."""
         if self.rules is None:
             return OPEN
-        address = request.client.host if request.client else ""
+        address = _address_of(request)
+        return await self._let_in(address, self._find(request, address, self.rules), self.rules)
+
+    async def find_token(self, request: Request, token: str) -> Access:
+        """Return whose token it is that a person has typed. Raises HTTPException as `find` does."""
+        if self.rules is None or not is_token(token):
+            # What is mistyped tells nobody anything, and is not counted.
+            raise HTTPException(401, NOT_KNOWN, ASKED)
+        address = _address_of(request)
+        self._refuse_guesser(address)
+        return await self._let_in(address, self._of_bearer(token, address, self.rules), self.rules)
+
+    async def _let_in(self, address: str, finding: Awaitable[Access], rules: AccessRules) -> Access:
         try:
-            found = await self._find(request, address, self.rules)
+            found = await finding
         except Refused as refusal:
             self._guesses.add(address)
             self._count(address, str(refusal))
             if self._guesses.are_too_many(address):
-                raise _too_many() from None
+                raise too_many() from None
             raise HTTPException(401, str(refusal), ASKED) from None
         except HTTPException as refusal:
             if refusal.status_code != HTTPStatus.UNAUTHORIZED:
                 self._count(address, refusal.detail)
             raise
-        return replace(found, address=address, reads_own_only=self.rules.reads_own_only)
+        return replace(found, address=address, reads_own_only=rules.reads_own_only)
+
+    async def is_over(self, request: Request) -> bool:
+        """Say whether who was let in no longer is. That something stays open is no use of a session.
+
+        What cannot be found out now is found out the next time.
+        """
+        if self.rules is None:
+            return False
+        try:
+            await self._find(request, _address_of(request), self.rules, notes_use=False)
+        except Refused:
+            return True
+        except HTTPException as refusal:
+            return refusal.status_code in (401, 403)
+        except DatabaseUnavailable:
+            return False
+        return False
 
     def refuse(self, access: Access, why_not: str, act: str) -> None:
         """Keep that somebody who is known was refused."""
@@ -198,16 +233,32 @@ class Gate:
 
     def _is_known(self, shown: bytes, rules: AccessRules) -> bool:
         secrets = _SPLIT.split(shown.decode("latin-1"))
-        hashes = {hash_secret(each) for each in secrets[-_MOST_SHOWN:]}
-        return any(each.sha256 in hashes for each in rules.tokens) or any(
-            self._recent.find(each) is not None for each in hashes
+        shown_last = secrets[-_MOST_SHOWN:]
+        hashes = {hash_secret(each) for each in shown_last}
+        return (
+            any(each.sha256 in hashes for each in rules.tokens)
+            or any(self._tokens.find(each) is not None for each in hashes)
+            or any(self._sessions.find(hash_secret(self.seal(each))) for each in shown_last)
         )
 
-    def forget(self, sha256: str) -> None:
-        """Ask the database anew for this session: it was ended."""
-        self._recent.forget(sha256)
+    def seal(self, secret: str) -> str:
+        """Return what stands for the secret of a session: under other rules it is another one.
 
-    async def _find(self, request: Request, address: str, rules: AccessRules) -> Access:
+        So nobody keeps a role that the settings no longer give.
+        """
+        return f"{secret}.{self._seal}" if self._seal else secret
+
+    async def log_out(self, request: Request, *, everywhere: bool) -> None:
+        """End the session of a browser, or all of its person. Raises DatabaseUnavailable."""
+        secret = request.cookies.get(cookie_of(request))
+        if secret and self._db is not None:
+            sha256 = hash_secret(self.seal(secret))
+            await to_thread.run_sync(partial(end_session, everywhere=everywhere), self._db, sha256)
+            self._sessions.forget(sha256)
+
+    async def _find(
+        self, request: Request, address: str, rules: AccessRules, *, notes_use: bool = True
+    ) -> Access:
         named = request.headers.getlist("authorization")
         if named:
             scheme, _, token = named[0].partition(" ")
@@ -216,7 +267,9 @@ class Gate:
             return await self._of_bearer(token.strip(), address, rules)
         session = request.cookies.get(cookie_of(request))
         if session:
-            return await self._of_session(hash_secret(session), address)
+            look = partial(self._find_session, notes_use=notes_use)
+            sha256 = hash_secret(self.seal(session))
+            return await self._look_up(sha256, address, look, self._sessions)
         by_proxy = _of_proxy(request, rules)
         if by_proxy is not None:
             return by_proxy
@@ -228,35 +281,41 @@ class Gate:
             if self._bearer is None or token.count(".") != _DOTS:
                 raise Refused(NOT_KNOWN)
             self._refuse_guesser(address)
-            return await to_thread.run_sync(self._bearer.read, token)
+            return await to_thread.run_sync(self._bearer.read, token, limiter=self._readers)
         sha256 = hash_secret(token)
-        known = [each for each in rules.tokens if hmac.compare_digest(each.sha256, sha256)]
-        if known:
-            if not known[0].holds(self._clock.now()):
-                raise Refused(NOT_KNOWN)
-            return _as_access(known[0])
-        return await self._look_up(sha256, address, self._find_token)
+        listed = self._find_listed(sha256, rules)
+        if listed is not None:
+            return listed
+        return await self._look_up(sha256, address, self._find_token, self._tokens)
 
-    async def _of_session(self, sha256: str, address: str) -> Access:
-        return await self._look_up(sha256, address, self._find_session)
+    def _find_listed(self, sha256: str, rules: AccessRules) -> Access | None:
+        """Return whose token of the settings it is. Raises Refused for one that has run out."""
+        known = [each for each in rules.tokens if hmac.compare_digest(each.sha256, sha256)]
+        if known and not known[0].holds(self._clock.now()):
+            raise Refused(NOT_KNOWN)
+        return _as_access(known[0]) if known else None
 
     async def _look_up(
-        self, sha256: str, address: str, look: Callable[[Database, str], Access]
+        self,
+        sha256: str,
+        address: str,
+        look: Callable[[Database, str], Access],
+        lately: _Recent,
     ) -> Access:
-        recent = self._recent.find(sha256)
+        recent = lately.find(sha256)
         if recent is not None:
             return recent
         self._refuse_guesser(address)
         if self._db is None:
             raise Refused(NOT_KNOWN)
         found = await to_thread.run_sync(look, self._db, sha256)
-        self._recent.keep(sha256, found)
+        lately.keep(sha256, found)
         return found
 
     def _refuse_guesser(self, address: str) -> None:
         """Raise HTTPException for who has guessed too often, before anything costly is done."""
         if self._guesses.are_too_many(address):
-            raise _too_many()
+            raise too_many()
 
     @staticmethod
     def _find_token(db: Database, sha256: str) -> Access:
@@ -265,13 +324,18 @@ class Gate:
             raise Refused(NOT_KNOWN)
         return _as_access(found)
 
-    @staticmethod
-    def _find_session(db: Database, sha256: str) -> Access:
+    def _find_session(self, db: Database, sha256: str, *, notes_use: bool) -> Access:
         found = find_session(db, sha256)
         if found is None:
             raise Refused(_OVER)
-        note_use(db, sha256)
-        return found[0]
+        if notes_use:
+            note_use(db, sha256)
+        if found.token is None:
+            return found.access
+        # Of a session that began with a token, only the token says what it may, and whether at all.
+        listed = self._find_listed(found.token, self.rules or AccessRules())
+        token = listed or self._find_token(db, found.token)
+        return replace(token, session=sha256)
 
 
 Wait = Callable[[float], Awaitable[object]]
@@ -331,9 +395,16 @@ _TURNED_AWAY = [
 
 _DOTS = 2
 """In a JWT."""
+_READERS = 4
+"""Tokens of a provider that are read at once."""
 
 
-def _too_many() -> HTTPException:
+def _address_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def too_many() -> HTTPException:
+    """Return the refusal of an address that has guessed too often."""
     return HTTPException(429, TOO_MANY, {"Retry-After": "1"})
 
 

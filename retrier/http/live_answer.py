@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Generic, TypeVar
 
 from anyio import CancelScope, create_task_group
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
@@ -13,6 +14,10 @@ from retrier.http.problems import later
 
 COMMENT_EVERY = 15.0
 """Seconds after which a comment says that the connection lives, though nothing happens."""
+
+_END: Message = {"type": "http.response.body", "body": b""}
+_LOOK_EVERY = 2.0
+"""Seconds from one look whether who follows is still let in to the next."""
 
 Source = TypeVar("Source")
 
@@ -65,16 +70,34 @@ class LiveAnswer(Response, Generic[Source]):
         self._joined = joined
         self._write = write
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the form of ASGI
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer. Raises what `joined` raises, if there is no place left."""
         async with self._joined() as source:
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)
+            let_in = asyncio.Event()
+            let_in.set()
             async with create_task_group() as group:
                 group.start_soon(_end_when_gone, receive, group.cancel_scope)
+                group.start_soon(_end_when_over, Request(scope), group.cancel_scope, let_in)
                 await self._write(source, send)
-                await send({"type": "http.response.body", "body": b""})
+                await send(_END)
                 group.cancel_scope.cancel()
+            if not let_in.is_set():
+                await send(_END)
+
+
+async def _end_when_over(request: Request, scope: CancelScope, let_in: asyncio.Event) -> None:
+    """End the answer when who follows is no longer let in: logged out, or a token is revoked."""
+    parts = getattr(getattr(request.scope.get("app"), "state", None), "parts", None)
+    if parts is None or parts.gate.rules is None:
+        return
+    while True:
+        await asyncio.sleep(_LOOK_EVERY)
+        if await parts.gate.is_over(request):
+            break
+    let_in.clear()
+    scope.cancel()
 
 
 def part(content: bytes) -> Message:

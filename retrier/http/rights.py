@@ -156,7 +156,12 @@ def act_of(request: Request) -> str:
 def right_of(request: Request) -> Right:
     """Return the right that the route of a request takes."""
     route = request.scope.get("route")
-    known = RIGHTS.get(route_name(getattr(route, "endpoint", None)))
+    return right_for(getattr(route, "endpoint", None), request.method)
+
+
+def right_for(endpoint: object, method: str) -> Right:
+    """Return the right that a route takes, by its function and a method."""
+    known = RIGHTS.get(route_name(endpoint))
     if known is not None:
         return known
-    return Right.READ if request.method in _READING else Right.CONFIGURE
+    return Right.READ if method in _READING else Right.CONFIGURE

@@ -23,6 +23,7 @@ from retrier.domain.access import (
     is_token_name,
 )
 from retrier.domain.hosts import Network, Proxies, is_loopback, parse_host, parse_network
+from retrier.domain.oidc import OidcRules
 from retrier.settings.fields import (
     Count,
     Duration,
@@ -163,6 +164,12 @@ def _check_issuer(url: str) -> str:
     )
 
 
+def _check_scopes(scopes: tuple[str, ...]) -> tuple[str, ...]:
+    if "openid" not in scopes:
+        raise ValueError("must contain openid: without it no provider says who has logged in")
+    return scopes
+
+
 class OidcSection(Section):
     """A provider of log-ins by OpenID Connect, and which of its claims says who may what."""
 
@@ -172,12 +179,30 @@ class OidcSection(Section):
     client_secret_file: str = ""
     audience: str = ""
     """Whom a bearer token has to be meant for; empty: the client id."""
-    name_claim: str = "email"
-    roles_claim: str = "roles"
+    name_claim: Annotated[str, Field(min_length=1)] = "email"
+    roles_claim: Annotated[str, Field(min_length=1)] = "roles"
     roles: RolesSection
     queues_claim: str = ""
     """The claim with patterns of queues; empty: all queues."""
-    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    scopes: Annotated[tuple[str, ...], AfterValidator(_check_scopes)] = (
+        "openid",
+        "profile",
+        "email",
+    )
+
+    def read_rules(self) -> OidcRules:
+        """Return what is to be known of it, with its secret. Raises OSError."""
+        return OidcRules(
+            issuer=self.issuer,
+            client_id=self.client_id,
+            client_secret=self.read_secret(),
+            audience=self.audience,
+            name_claim=self.name_claim,
+            roles_claim=self.roles_claim,
+            roles=self.roles.roles,
+            queues_claim=self.queues_claim,
+            scopes=self.scopes,
+        )
 
     def read_secret(self) -> str:
         """Return the secret, from its file if one is named. Raises OSError."""

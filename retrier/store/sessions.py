@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import delete, insert, select, update
 
-from retrier.domain.access import Access, AccessRole, How, QueuePatterns, hash_secret
+from retrier.domain.access import Access, AccessRole, How, hash_secret
+from retrier.domain.oidc import Person
 from retrier.store import event_log
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.transaction import Transaction
@@ -23,14 +24,8 @@ _NOTED_EVERY = timedelta(minutes=1)
 """How exactly it is kept when a session was used last: not each request writes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
-    """Who has logged in: the provider's unchanging name of them, and the one that is shown."""
-
-    subject: str
-    name: str
-    role: AccessRole
-    queues: QueuePatterns | None = None
+OF_TOKEN = "token:"  # noqa: S105 - a beginning, not a token
+"""How the subject begins of who logged in with a token; its hash follows. Providers are addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +61,17 @@ def begin_session(tx: Transaction, secret: str, person: Person, replaces: str | 
     event_log.append(tx, [Entry(kind="logged_in", text=text, who=person.name)])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """Who has a session. `token` is the hash of the token with which it began, if it did."""
+
+    access: Access
+    token: str | None = None
+
+
 @reading
-def find_session(tx: Transaction, sha256: str) -> tuple[Access, datetime] | None:
-    """Return who has this session, and when it was used last; None if it is over.
+def find_session(tx: Transaction, sha256: str) -> Session | None:
+    """Return who has this session; None if it is over.
 
     Raises DatabaseUnavailable.
     """
@@ -82,7 +85,8 @@ def find_session(tx: Transaction, sha256: str) -> tuple[Access, datetime] | None
         queues=None if row.queues is None else tuple(row.queues),
         session=sha256,
     )
-    return access, row.seen_at
+    began_with = row.subject.removeprefix(OF_TOKEN)
+    return Session(access=access, token=None if began_with == row.subject else began_with)
 
 
 @writing

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
 from retrier.http import problems
-from retrier.http.access import find_access
+from retrier.http.access import NOBODY_THERE, find_access
 from retrier.http.parts import READING
 from retrier.http.problems import RETRY_AFTER, Problem
 from retrier.store.message_lists import Order, PageRequest, list_messages
@@ -21,6 +21,7 @@ from retrier.web import (
     groups,
     imports,
     live_values,
+    login,
     message,
     messages,
     operations,
@@ -72,6 +73,7 @@ _TITLES: Mapping[int, str] = MappingProxyType(
         413: "This is too much at once",
         421: "This host is not known",
         422: "This cannot be understood",
+        429: "This is too often",
         500: "Something went wrong",
         503: "No answer is possible now",
     }
@@ -83,6 +85,7 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
         404: "It may have been deleted for its age, or the address is cut off.",
         405: "Go to the overview and begin there.",
         409: "Look at its state now, and decide again.",
+        429: "Wait a second, and try again.",
         413: "Ask for less at once: select by a condition instead of many ids.",
         421: "Open this page as localhost, or list the host in api.allowed_hosts of the settings.",
         500: "The log of the service says more. Nothing was done by halves.",
@@ -100,6 +103,8 @@ def add_handlers(page: FastAPI) -> None:
 def _show_problem(request: Request, found: Problem) -> Response:
     parts: PageParts = request.app.state.parts
     status, away = found.status, found.status == HTTPStatus.SERVICE_UNAVAILABLE
+    if status == HTTPStatus.UNAUTHORIZED:
+        return login.ask_to_log_in(request, "" if found.detail == NOBODY_THERE else found.detail)
     answer = show(
         request,
         "error.html",
@@ -193,6 +198,9 @@ def create_page(parts: PageParts) -> FastAPI:
     add_handlers(page)
     for router in FREE:
         page.include_router(router)
+    if parts.gate.rules is not None:
+        page.state.doorkeeper = login.Doorkeeper()
+        page.include_router(login.router)
     known = Depends(find_access)
     for router in LIVE:
         page.include_router(router, dependencies=[known])

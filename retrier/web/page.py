@@ -79,6 +79,7 @@ SENTENCES = {
     "resumed": "It goes on.",
     "cancelled": "It is cancelled: what may have been sent already is finished, nothing else is sent.",
     "limited": "Its rate is changed.",
+    "logged-out": "You are logged out here. The provider may still know you.",
     "unlimited": "Its rate is lifted: it goes on as fast as possible.",
     "again": "Retries are asked for, in several operations: the newest of this list.",
     "nothing-pending": "Nothing of it was pending any more, so nothing was done.",
@@ -285,7 +286,8 @@ class Frame:
 
     `path` is the whole address of the page, without what was just done. `now` is the database's
     time, as far as known. `key` is for the one form of a page that acts; a page with several makes
-    more by `new_key`. `waiting` are the counts of the bar by their keys. `strays` are the conditions of the address that nobody reads.
+    more by `new_key`. `access` is who asks; None where nobody is asked who they are. Whoever has to
+    say so first (`is_stranger`) is shown nothing of what is kept here. `waiting` are the counts of the bar by their keys. `strays` are the conditions of the address that nobody reads.
     """
 
     path: str
@@ -301,6 +303,8 @@ class Frame:
     key: str
     flash: Flash | None = None
     strays: Sequence[Stray] = ()
+    access: Access | None = None
+    is_stranger: bool = False
 
 
 def show(
@@ -325,10 +329,11 @@ def _make_frame(request: Request, current: str) -> Frame:
     parts: PageParts = request.app.state.parts
     access: Access | None = getattr(request.state, "access", None)
     # Whoever has not said who they are is shown no counts and nothing that was done.
-    is_known = access is not None or parts.gate.rules is None
+    if access is None and parts.gate.rules is not None:
+        return _frame_of_stranger(request, parts)
     parts = parts if access is None else parts.of(access)
     parts.counts.note_reader()
-    done, last = request.query_params.get("done", ""), parts.counts.last if is_known else None
+    done, last = request.query_params.get("done", ""), parts.counts.last
     return Frame(
         path=_own_address(request),
         current=current,
@@ -337,12 +342,32 @@ def _make_frame(request: Request, current: str) -> Frame:
         waiting={} if last is None else last.waiting,
         instance=parts.instance,
         version=parts.version,
-        live=getattr(request.state, "live", live_version(parts)) if is_known else "",
+        live=getattr(request.state, "live", live_version(parts)),
         now=parts.counts.now(),
         user=name_of(request),
         key=new_key(),
-        flash=find_flash(parts.db, done) if is_known and done and request.method == "GET" else None,
+        flash=find_flash(parts.db, done) if done and request.method == "GET" else None,
         strays=strays_of(request),
+        access=None if parts.gate.rules is None else access,
+    )
+
+
+def _frame_of_stranger(request: Request, parts: PageParts) -> Frame:
+    done = request.query_params.get("done", "")
+    return Frame(
+        path=_own_address(request),
+        current="",
+        navigation=(),
+        menus=(),
+        waiting={},
+        instance="retrier",
+        version="",
+        live="",
+        now=parts.counts.now(),
+        user="",
+        key="",
+        flash=Flash(text=SENTENCES[done]) if done in SENTENCES else None,
+        is_stranger=True,
     )
 
 

@@ -13,6 +13,7 @@ from retrier.clock import Clock
 from retrier.domain.access import Access
 from retrier.errors import RetrierError
 from retrier.http.access import find_access
+from retrier.http.login import LoginProvider
 from retrier.http.parts import FaceParts, refuse_policies
 from retrier.http.sights import MOST
 from retrier.policy.policy_set import PolicySet
@@ -111,7 +112,8 @@ class PageParts(FaceParts):
     `counts` are kept by a job, `live` tells open pages what changed. `queues` says how the queues
     of this process are. `policy_text` returns the section of the policies as it stands in the file,
     and `read_policies` makes a set of such a text, or raises ConfigurationError. `own_counts` gives
-    the counts of a database that shows some queues only.
+    the counts of a database that shows some queues only. `login` is where people log in, if the
+    settings name a provider.
     """
 
     counts: PageCounts
@@ -123,6 +125,7 @@ class PageParts(FaceParts):
     policy_text: Callable[[], str] = str
     own_counts: Callable[[Database], PageCounts] | None = None
     read_policies: Callable[[str], PolicySet] = refuse_policies
+    login: LoginProvider | None = None
 
     def of(self, access: Access) -> Self:
         """Return the same for a request of somebody with these rights."""

@@ -520,7 +520,7 @@ class Configuration(TypedDict):
 
 
 class Authentication(TypedDict):
-    """How clients log in: they do not."""
+    """How clients log in: where they get a token, and for whom it is meant."""
 
     enabled: bool
     role_based_authorization_enabled: bool
