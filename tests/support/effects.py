@@ -13,11 +13,12 @@ from retrier.events.processor import (
     RetentionEffect,
     StoppingEffect,
 )
-from retrier.events.service import ChunkPresumed, ImportEffect, RequestEffect
+from retrier.events.service import ChunkPresumed, EditEffect, ImportEffect, RequestEffect
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
 INGESTION_POINTS: list[str] = [event.name for event in get_args(IngestionEffect)]
 IMPORT_POINTS: list[str] = [event.name for event in get_args(ImportEffect)]
+EDIT_POINTS: list[str] = [event.name for event in get_args(EditEffect)]
 LEASE_POINTS: list[str] = [event.name for event in get_args(LeaseEffect)]
 BATCH_POINTS: list[str] = [
     event.name for event in (*get_args(PreparationEffect), *get_args(ForwardingEffect))
@@ -31,6 +32,7 @@ ARCHIVE_POINTS: list[str] = [event.name for event in get_args(ArchiveEffect)]
 ALL_POINTS = [
     *REQUEST_POINTS,
     *IMPORT_POINTS,
+    *EDIT_POINTS,
     *INGESTION_POINTS,
     *LEASE_POINTS,
     *BATCH_POINTS,
