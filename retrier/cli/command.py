@@ -22,6 +22,7 @@ from retrier import __version__
 from retrier.api.shapes import OnlyId
 from retrier.api.shapes.messages import FailedMessage
 from retrier.api.shapes.operations import AskedRetry
+from retrier.cli import editor
 from retrier.cli.api_client import ApiClient, Listing, WrongValue
 from retrier.cli.printer import SHORT_ID, Printer, counted, harmless, one_line, short_id
 from retrier.clock import Clock, SystemClock
@@ -179,6 +180,7 @@ class Tools:
     connect: Connect = connect
     pause: Callable[[float], None] = pause
     confirm: Callable[[str], bool | None] = confirm
+    edit: Callable[[str], str | None] = editor.edit
     clock: Clock = field(default_factory=SystemClock)
     printer: Printer = field(default_factory=Printer)
 
