@@ -134,7 +134,7 @@ CHECKED = {
     "retry",
     "name",
     "messages",
-    "message",
+    *("message", "edit"),
     *("bodies", "bytes"),
     "question",
     "confirm",
