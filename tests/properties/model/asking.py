@@ -39,6 +39,11 @@ class RequestContext(Example):
     def revive(self, number: int) -> bool:
         return self.people.revive(self.deeds.key(number))
 
+    @rule(number=which)
+    @counted
+    def edit(self, number: int) -> bool:
+        return self.people.edit(self.deeds.key(number))
+
     @rule(queue=queues)
     @counted
     def retry_queue(self, queue: str) -> bool:
