@@ -4,7 +4,7 @@ Whoever asks does so through a gateway of their own (`of`), which knows what the
 their role does not allow, and adds the queues of their rights to what they select.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,6 +12,7 @@ from enum import Enum
 from itertools import chain
 from secrets import token_bytes
 from typing import assert_never
+from uuid import uuid4
 
 from retrier.audit import Audit, audited, audited_if_refused
 from retrier.domain.access import (
@@ -35,7 +36,19 @@ from retrier.domain.archive_operation import (
 )
 from retrier.domain.breakers import BreakerKey, BreakerState, Per, why_closed, why_waiting
 from retrier.domain.comments import CommentRefusal, read_comment
-from retrier.domain.copies import why_not_sendable
+from retrier.domain.copies import why_not_sendable, without_envelope
+from retrier.domain.edits import (
+    AskedEdit,
+    Editable,
+    EditedMessage,
+    EditRefusal,
+    EditRefused,
+    EditRequest,
+    edit_message,
+    header_texts,
+    show_editable,
+)
+from retrier.domain.identity import canonical
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import (
     Cancel,
@@ -51,7 +64,7 @@ from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.domain.text import count_messages
 from retrier.domain.views import SavedView, View, ViewRefusal
-from retrier.domain.wire import PropertyCodec
+from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.processor import (
     ArchiveAsked,
@@ -62,7 +75,7 @@ from retrier.events.processor import (
     OperationResumed,
     RateChanged,
 )
-from retrier.events.service import DeclaredDead, RetryAsked, StreamReleased
+from retrier.events.service import DeclaredDead, EditAsked, RetryAsked, StreamReleased
 from retrier.guard import Guard
 from retrier.imports import FailedImports, recording
 from retrier.store import operation_requests, redirects, streams
@@ -71,6 +84,7 @@ from retrier.store.archive_lists import PlannedAct, find_archive_operation, plan
 from retrier.store.breakers import HandedBreaker, set_breaker
 from retrier.store.comments import delete_comment, write_comment
 from retrier.store.dead_messages import declare_dead, revive
+from retrier.store.edit_requests import FoundOriginal, ask_edit, find_original
 from retrier.store.engine.database import Database
 from retrier.store.operation_requests import CreatedOperation, create_operation, steer_operation
 from retrier.store.previews import Preview, preview
@@ -300,6 +314,96 @@ class Tokens:
         self.guard.must_own_all()
 
 
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """Takes edits of messages, and shows what of a message can be changed.
+
+    `codec` reads and writes the properties of the broker's messages.
+    """
+
+    db: Database
+    wake: Callable[[], None]
+    emit: Emit
+    codec: PropertyCodec
+    guard: Guard
+
+    @audited_if_refused("edit")
+    def find(self, unique_id: str) -> Editable | EditRefused:
+        """Return what of a message can be changed; or why it cannot be edited."""
+        self._must(unique_id)
+        found = self._find(unique_id)
+        if isinstance(found, EditRefused):
+            return found
+        try:
+            return show_editable(self.codec, found.original, found.attempt_id)
+        except UnreadableProperties as error:
+            return EditRefused(why=EditRefusal.UNREADABLE, about=str(error))
+
+    @audited_if_refused("edit")
+    def headers_of(self, unique_id: str) -> Mapping[str, str] | EditRefused:
+        """Return all headers of a message as texts, for one who sends back the whole list."""
+        self._must(unique_id)
+        found = self._find(unique_id)
+        if isinstance(found, EditRefused):
+            return found
+        try:
+            return header_texts(self.codec.read(found.original.raw).headers)
+        except UnreadableProperties as error:
+            return EditRefused(why=EditRefusal.UNREADABLE, about=str(error))
+
+    @audited_if_refused("edit")
+    def try_out(self, request: EditRequest) -> EditedMessage | EditRefused:
+        """Return what would be sent, or why not; nothing is changed."""
+        self._must(request.unique_message_id)
+        made = self._make(request)
+        return made if isinstance(made, EditRefused) else made[1]
+
+    @audited("edit")
+    def ask(self, request: EditRequest) -> AskedEdit | EditRefused:
+        """Send a changed message instead of the one that failed; durable when this returns.
+
+        The first edit of a message wins. Then wake the processor. Raises KeyReused, NotAllowed.
+        """
+        self._must(request.unique_message_id)
+        made = self._make(request)
+        if isinstance(made, EditRefused):
+            return made
+        found, edited = made
+        with recording(self.emit):
+            asked = ask_edit(self.db, request, edited, found.attempt_id)
+        if isinstance(asked, AskedEdit):
+            key = canonical(request.unique_message_id)
+            self.emit(EditAsked(operation_id=asked.operation_id, unique_message_id=key))
+            self.wake()
+        return asked
+
+    def _must(self, unique_id: str) -> None:
+        """Raise NotAllowed for who may not edit it: an editor shows all of a message, too."""
+        self.guard.must(Right.EDIT)
+        self.guard.must_own_message(unique_id)
+
+    def _find(self, unique_id: str) -> FoundOriginal | EditRefused:
+        """Return what is edited: of an error envelope what stands in it, for that goes back."""
+        found = find_original(self.db, unique_id)
+        if isinstance(found, EditRefusal):
+            return EditRefused(why=found)
+        try:
+            return replace(found, original=without_envelope(self.codec, found.original))
+        except UnreadableProperties as error:
+            return EditRefused(why=EditRefusal.UNREADABLE, about=str(error))
+
+    def _make(self, request: EditRequest) -> tuple[FoundOriginal, EditedMessage] | EditRefused:
+        found = self._find(request.unique_message_id)
+        if isinstance(found, EditRefused):
+            return found
+        key, new_id = canonical(request.unique_message_id), str(uuid4())
+        try:
+            edited = edit_message(self.codec, found.original, request.changes, key, new_id)
+        except UnreadableProperties as error:
+            return EditRefused(why=EditRefusal.UNREADABLE, about=str(error))
+        return edited if isinstance(edited, EditRefused) else (found, edited)
+
+
 _NO_NAME = "the name is empty"
 
 
@@ -337,6 +441,7 @@ class Gateway:
         self._emit = emit
         self.imports = imports
         self.archives = archives or Archives(db, wake, emit, audit=audit)
+        self._codec = imports.sender.codec
         self.guard = Guard(db, audit=audit)
 
     def of(self, access: Access) -> "Gateway":
@@ -351,6 +456,11 @@ class Gateway:
     def comments(self) -> Comments:
         """What handles requests about comments."""
         return Comments(self._db, self._emit, self.guard)
+
+    @property
+    def edits(self) -> Edits:
+        """What handles edits of messages."""
+        return Edits(self._db, self._wake, self._emit, self._codec, self.guard)
 
     @property
     def tokens(self) -> Tokens:

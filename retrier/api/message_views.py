@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Query, Request
 
 from retrier.api.answers import Answer, Routes, answer, present, time
-from retrier.api.messages import header_texts, receiving_endpoint, sending_endpoint
+from retrier.api.messages import receiving_endpoint, sending_endpoint
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
     OrderQuery,
@@ -20,6 +20,7 @@ from retrier.api.requests import (
     read_range,
 )
 from retrier.api.shapes import messages as shapes
+from retrier.domain.edits import header_texts
 from retrier.domain.message_views import status_of_view
 from retrier.domain.selection import Selection
 from retrier.domain.times import NO_TIME_SPAN

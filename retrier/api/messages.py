@@ -1,6 +1,5 @@
 """Failed messages: listed, shown as JSON, and the history of one."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from retrier.api.answers import (
     revalidated,
     time,
 )
+from retrier.api.edits import edit
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
     DIRECTION,
@@ -35,6 +35,7 @@ from retrier.api.requests import (
 )
 from retrier.api.shapes import camel
 from retrier.api.shapes import messages as shapes
+from retrier.domain.edits import header_texts
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.message_views import HeaderFacts
 from retrier.domain.wait_reasons import describe_reasons
@@ -83,8 +84,8 @@ def item(message: ListedMessage, waits_because: str | None = None) -> shapes.Fai
         "time_of_failure": time(message.last_failure),
         "first_failure": time(message.first_failure),
         "last_modified": time(message.last_modified),
-        "edited": False,
-        "edit_of": message.facts.edit_of,
+        "edited": message.edit_of is not None,
+        "edit_of": message.edit_of,
         "failure_reason": message.failure_reason,
         "disposition": camel(message.disposition),
         "disposition_reason": message.disposition_reason,
@@ -126,6 +127,8 @@ def details(found: MessageDetails, waits_because: str | None = None) -> shapes.F
         "maybe_copy_of": found.maybe_copy_of,
         "derived_from": found.derived_from,
         "derived": list(found.derived) or None,
+        "edits": [edit(each) for each in found.edits] or None,
+        "edited_versions": list(found.edited_versions) or None,
         "claim": claim(found.claim) if found.claim else None,
         "sent_to": found.sent_to,
         "waits_because": waits_because,
@@ -208,14 +211,6 @@ def _metadata(shown: ShownAttempt, found: MessageDetails) -> shapes.MessageMetad
         view["ContentType"] = found.content_type
         view["ContentLength"] = found.body_size
     return present(view)
-
-
-def header_texts(headers: Mapping[str, object]) -> dict[str, str]:
-    """Show every value as text: in ServiceControl all header values are text."""
-    return {
-        name: value if isinstance(value, str) else json.dumps(value)
-        for name, value in headers.items()
-    }
 
 
 def _exception(failed: ListedMessage | ShownAttempt) -> shapes.ExceptionDetails:
@@ -378,7 +373,7 @@ def get_error(
     found = find_message(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(parts, failed_message_id)
-    found = replace(found, headers=parts.headers(found.headers))
+    found = replace(found, headers=parts.headers(found.headers), edits=parts.changes(found.edits))
     reasons = find_waits(parts.db, failed_message_id)
     return answer(request, details(found, describe_reasons(reasons)))
 

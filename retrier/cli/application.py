@@ -16,6 +16,7 @@ from retrier.cli import (
     breakers,
     database,
     dialects,
+    edits,
     events,
     groups,
     imports,
@@ -181,7 +182,7 @@ for part in (
 ):
     # Added without a name, so that its commands are at the top level.
     app.add_typer(part)
-app.add_typer(retry.given_up_app, name="errors")
+app.add_typer(edits.app, name="errors")
 app.add_typer(imports.app, name="imports")
 app.add_typer(pending.app, name="pending")
 app.add_typer(redirects.app, name="redirects")

@@ -23,6 +23,7 @@ from retrier import __version__
 from retrier.api.shapes import OnlyId
 from retrier.api.shapes.messages import FailedMessage
 from retrier.api.shapes.operations import AskedRetry
+from retrier.cli import editor
 from retrier.cli.api_client import ApiClient, Listing, WrongValue
 from retrier.cli.logins import is_due, logins_of_this_person, renew
 from retrier.cli.printer import SHORT_ID, Printer, counted, harmless, one_line, short_id
@@ -188,6 +189,7 @@ class Tools:
     connect: Connect = connect
     pause: Callable[[float], None] = pause
     confirm: Callable[[str], bool | None] = confirm
+    edit: Callable[[str], str | None] = editor.edit
     clock: Clock = field(default_factory=SystemClock)
     printer: Printer = field(default_factory=Printer)
 

@@ -11,6 +11,7 @@ import typer
 
 from retrier.api.shapes.messages import (
     Claim,
+    Edit,
     ExceptionDetails,
     FailedMessage,
     FailedMessageDetails,
@@ -233,12 +234,22 @@ def _facts(found: FailedMessageDetails) -> dict[str, object]:
         "packed": _packed(found),
         "maybe copy of": found.get("maybe_copy_of"),
         "carries the stamps of": found.get("derived_from"),
+        "edited version of": found.get("edit_of"),
+        "edits": "; ".join(map(_edit, found.get("edits") or ())) or None,
+        "its edited version failed": ", ".join(found.get("edited_versions") or ()) or None,
         "stream": found.get("stream"),
         "place in its stream": _place(found),
         "its stamps are on": ", ".join(found.get("derived") or ()) or None,
         "retry": _claim(claim) if claim else None,
         "sent to": found.get("sent_to"),
     }
+
+
+def _edit(edit: Edit) -> str:
+    """Say of one edit by whom it is, and what became of it."""
+    because = f", {edit['reason']}" if "reason" in edit else ""
+    state = edit["state"].replace("_", " ")
+    return f"{state}{because} (by {edit['who']}, {minute(edit['asked_at'])})"
 
 
 def _place(found: FailedMessageDetails) -> str | None:

@@ -101,6 +101,7 @@ _STYLES: Mapping[str, str] = {
     "resolved (confirmed)": "green",
     "resolved (presumed)": "green dim",
     "resolved (byHand)": "green",
+    "resolved (edited)": "green",
     "archived": "dim",
     "waiting": "yellow",
     "preparing": "yellow",

@@ -108,7 +108,10 @@ def make_forwarded(
     }
     if original.completed_steps is not None:
         retry[headers.COMPLETED_STEPS] = original.completed_steps
-    retry[headers.UNIQUE_MESSAGE_ID] = copy.unique_message_id
+    # An edited version is another message: when it fails, its failure must not be taken for one of
+    # the message that it was made of.
+    names = headers.EDIT_OF if original.edited else headers.UNIQUE_MESSAGE_ID
+    retry[names] = copy.unique_message_id
     edit = Edit(
         drop_headers=_left_out(original.dialect, (*terms.leave_out, *original.drop_headers)),
         set_headers=retry,
@@ -124,7 +127,7 @@ def without_envelope(codec: PropertyCodec, original: StoredOriginal) -> StoredOr
     What stood in headers as a table or a list goes back as JSON: nothing tells what it had been.
     Raises UnreadableProperties.
     """
-    if original.dialect not in _ENVELOPES:
+    if original.edited or original.dialect not in _ENVELOPES:
         return original
     inside = unwrap(original.dialect, codec.read(original.raw), original.body)
     if inside is None:

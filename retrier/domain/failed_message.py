@@ -62,6 +62,7 @@ class RetryEnd(StrEnum):
     RELEASED = "released"
     REVERTED = "reverted"
     PRESUMED = "presumed"
+    EDITED = "edited"
 
 
 GIVEN_UP = (RetryEnd.PRESUMED, RetryEnd.RESOLVED, RetryEnd.RELEASED)
@@ -90,6 +91,7 @@ class Resolution(StrEnum):
     CONFIRMED = "confirmed"
     PRESUMED = "presumed"
     BY_HAND = "by_hand"
+    EDITED = "edited"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,6 +264,7 @@ class Move(StrEnum):
     ARCHIVED    a person set it aside.
     UNARCHIVED  a person made it unresolved again.
     GIVEN_UP    a person declared it dead: it stays unresolved, under a new failure number.
+    EDITED      an edited version of it was sent in its place.
     """
 
     FAILED = "failed"
@@ -274,6 +277,7 @@ class Move(StrEnum):
     ARCHIVED = "archived"
     UNARCHIVED = "unarchived"
     GIVEN_UP = "given_up"
+    EDITED = "edited"
 
 
 _ISSUED = frozenset({FailedMessageStatus.RETRY_ISSUED})
@@ -292,6 +296,7 @@ MOVES: Mapping[Move, tuple[frozenset[FailedMessageStatus], FailedMessageStatus]]
         Move.ARCHIVED: (_OPEN, FailedMessageStatus.ARCHIVED),
         Move.UNARCHIVED: (_ARCHIVED, FailedMessageStatus.UNRESOLVED),
         Move.GIVEN_UP: (_OPEN - _ISSUED, FailedMessageStatus.UNRESOLVED),
+        Move.EDITED: (_ISSUED, FailedMessageStatus.RESOLVED),
     }
 )
 """For each move the statuses it may start from, and the one it leads to. A message that becomes

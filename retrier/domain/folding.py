@@ -20,7 +20,7 @@ from retrier.domain.failed_message import (
     SenderFacts,
 )
 from retrier.domain.headers import is_among
-from retrier.domain.identity import with_all, with_body
+from retrier.domain.identity import canonical, with_all, with_body
 from retrier.domain.recording import (
     Attempt,
     Before,
@@ -55,6 +55,7 @@ class RetryNamed(Enum):
     OLDER     one that was issued for it and has its outcome already, or that the failure says so
               of and nobody remembers: a database may have been restored from a backup.
     ITS_ORIGIN  not one of its own, but that under which its own first failure came.
+    OF_AN_EDIT  that under which an edited version of it went out: another message.
     FOREIGN   none of these: that of another message.
     """
 
@@ -62,6 +63,7 @@ class RetryNamed(Enum):
     OLDER = "older"
     ITS_ORIGIN = "its origin"
     NONE = "none"
+    OF_AN_EDIT = "of an edit"
     FOREIGN = "foreign"
 
 
@@ -107,7 +109,7 @@ def whose(likeness: Likeness) -> Whose:
             equal = likeness.same_body and likeness.said is Comparison.EQUAL
             same = likeness.same_id and likeness.same_place and equal
             return Whose.AGAIN if same else Whose.ANOTHER
-        case RetryNamed.FOREIGN:
+        case RetryNamed.OF_AN_EDIT | RetryNamed.FOREIGN:
             return Whose.ANOTHER
 
 
@@ -145,6 +147,8 @@ def retry_named(failure: Failure, stored: StoredMessage) -> RetryNamed:
     retry_id = failure.retry_id
     if retry_id is None:
         return RetryNamed.NONE
+    if retry_id in stored.edited_under:
+        return RetryNamed.OF_AN_EDIT
     if retry_id == stored.known.claim:
         return RetryNamed.IN_FORCE
     if retry_id == stored.last_retry_id or retry_id in stored.issued:
@@ -297,6 +301,7 @@ class _Folding:
         self._seen = before.seen
         self._elsewhere = before.elsewhere
         self._namesakes = before.namesakes
+        self._versions = before.versions
         self._new_id = new_id
         self._attempts: list[Attempt] = []
         self._changes: dict[str, MessageChange] = {}
@@ -332,6 +337,7 @@ class _Folding:
             if stored is None
             else _stays_copy_of(stored),
             derived_from=origin.unique_message_id if origin else None,
+            edit_of=self._edit_of(failure) if stored is None and self._versions else None,
             failures=failures,
             standing=_stood_before(stored or origin, failure, is_other=stored is None)
             if failures is not None
@@ -342,6 +348,17 @@ class _Folding:
             self._add_message(attempt)
         else:
             self._add_attempt(stored, attempt)
+
+    def _edit_of(self, failure: Failure) -> str | None:
+        """Return the message of which a new one is an edited version.
+
+        A consumer may copy the retry id to what it sends itself: that has neither id nor body.
+        """
+        version = self._versions.get(canonical(failure.retry_id or ""))
+        if version is None:
+            return None
+        same = failure.message_id == version.message_id or failure.body_hash == version.body_hash
+        return version.of if same else None
 
     def _may_be_copy_of(
         self, failure: Failure, identity: _Identity, copies: Collection[str]

@@ -12,6 +12,9 @@ UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
 RETRY_SUCCESSFUL = "ServiceControl.Retry.Successful"
 ACKNOWLEDGEMENT_QUEUE = "ServiceControl.Retry.AcknowledgementQueue"
 
+# On an edited version only, instead of the unique message id: of which failed message it is one.
+EDIT_OF = "ServiceControl.EditOf"
+
 # Stamped on the copies in the staging queue; the message that is sent back has none of them.
 STAGING_ID = "ServiceControl.Retry.StagingId"
 TARGET_ADDRESS = "ServiceControl.TargetEndpointAddress"
@@ -66,6 +69,7 @@ _NEEDED = (
     UNIQUE_MESSAGE_ID,
     ACKNOWLEDGEMENT_QUEUE,
     RETRY_SUCCESSFUL,
+    EDIT_OF,
     RETRY_ID,
     COMPLETED_STEPS,
     MESSAGE_TYPE,

@@ -10,6 +10,7 @@ class RetryOutcome(StrEnum):
 
     CAME_BACK is the last word: also of one that was presumed or resolved before it came back.
     RELEASED: a person gave the wait up, and retried the message again or declared it dead.
+    EDITED: an edited version was sent in its place; if that one fails, it is a message of its own.
     """
 
     CONFIRMED = "confirmed"
@@ -17,6 +18,7 @@ class RetryOutcome(StrEnum):
     PRESUMED = "presumed"
     RESOLVED = "resolved"
     RELEASED = "released"
+    EDITED = "edited"
     WAITING = "waiting"
 
 
@@ -26,6 +28,7 @@ OUTCOME_WORDS: Mapping[RetryOutcome, str] = {
     RetryOutcome.PRESUMED: "presumed to have succeeded",
     RetryOutcome.RESOLVED: "resolved by a person",
     RetryOutcome.RELEASED: "given up by a person",
+    RetryOutcome.EDITED: "sent as edited",
     RetryOutcome.WAITING: "without outcome yet",
 }
 
@@ -56,6 +59,7 @@ class OutcomeCounts:
     presumed: int = 0
     resolved: int = 0
     released: int = 0
+    edited: int = 0
     unknown: int = 0
 
     @property

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import Enum
 
 from retrier.domain.decision import Dead, Decided, Decision, Judgement, Manual
+from retrier.domain.edits import EditedVersion
 from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
@@ -182,7 +183,8 @@ class StoredMessage:
     and the one that it shows. Of the retries that failures of the batch name, `issued` has those
     that were issued for the message and have ended, and `counted` those that `failure_count`
     counts; `outcomes` has the first failure under each of them, and `sent_to` the queues to which
-    they may have been sent. `dropped` has, by retry, the headers that it went without. `decided` is what was decided about it. `body` is there only if a failure of the batch has another one and may be its own.
+    they may have been sent. `dropped` has, by retry, the headers that it went without;
+    `edited_under` has the retries under which an edited version went out in its place. `decided` is what was decided about it. `body` is there only if a failure of the batch has another one and may be its own.
     """
 
     unique_message_id: str
@@ -202,6 +204,7 @@ class StoredMessage:
     outcomes: Mapping[str, StoredAttempt] = field(default_factory=dict)
     sent_to: frozenset[str] = frozenset()
     dropped: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    edited_under: frozenset[str] = frozenset()
     body: bytes | None = None
 
 
@@ -209,7 +212,8 @@ class StoredMessage:
 class Attempt:
     """A failure and its message; `maybe_copy_of` names one that may be the same after all.
 
-    `derived_from` is the message whose stamps a new one carries. `failures` is the failure count
+    `derived_from` is the message whose stamps a new one carries, and `edit_of` the one of which a
+    new one is an edited version. `failures` is the failure count
     of the message with it; None if it changes nothing. `standing` is how its message stood before;
     None if nothing of it can stand.
     """
@@ -218,6 +222,7 @@ class Attempt:
     failure: Failure
     maybe_copy_of: str | None = None
     derived_from: str | None = None
+    edit_of: str | None = None
     failures: int | None = None
     standing: Standing | None = None
 
@@ -306,9 +311,11 @@ class Before:
     one without a message id, a message that came with the same bytes on another error queue.
     `namesakes` gives, for one that names its node, open messages that have its message id, queue,
     type and body: a version that took the node for the endpoint stored them (decision 0068).
+    `versions` gives, for the retry that a failure names, the edit that was sent under it.
     """
 
     stored: Mapping[str, StoredMessage]
     seen: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     namesakes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    versions: Mapping[str, EditedVersion] = field(default_factory=dict)

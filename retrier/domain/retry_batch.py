@@ -81,7 +81,10 @@ class ClaimedMessage:
 
 @dataclass(frozen=True, slots=True)
 class StoredOriginal:
-    """A message as it came off its error queue, and what its operation drops of its headers."""
+    """A message as it came off its error queue, and what its operation drops of its headers.
+
+    Or what a person has made of it (`edited`): that goes out instead, and is another message.
+    """
 
     raw: bytes
     body: bytes
@@ -89,6 +92,7 @@ class StoredOriginal:
     error_queue: str
     completed_steps: str | None
     drop_headers: tuple[str, ...] = ()
+    edited: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,16 +156,19 @@ class StagedCopies:
 class WindowResult:
     """The outcome of a published window, which must be recorded before anything else is done.
 
-    `forwarded` holds message numbers.
+    `forwarded` holds message numbers, and `edited` those of them that went out as edited.
     """
 
     forwarded: tuple[int, ...] = ()
     reverted: tuple[Ejected, ...] = ()
+    edited: tuple[int, ...] = ()
 
     def __add__(self, other: "WindowResult") -> "WindowResult":
         """Return both as one."""
         return WindowResult(
-            forwarded=self.forwarded + other.forwarded, reverted=self.reverted + other.reverted
+            forwarded=self.forwarded + other.forwarded,
+            reverted=self.reverted + other.reverted,
+            edited=self.edited + other.edited,
         )
 
     def __bool__(self) -> bool:

@@ -29,6 +29,7 @@ class RetryType(StrEnum):
     BY_QUEUE_ADDRESS = "by_queue_address"
     ALL = "all"
     BY_POLICY = "by_policy"
+    EDIT = "edit"
 
 
 STANDING_OPERATION = "00000000-0000-0000-0000-000000000001"

@@ -45,6 +45,28 @@ class RetryAsked(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EditAsked(Event):
+    """An edit of a message is in the database and has its claim; the client has no answer yet."""
+
+    name = "edit.asked"
+    operation_id: str
+    unique_message_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditRecorded(Event):
+    """An edited message was sent, and its original is resolved; its copy is not acknowledged yet."""
+
+    name = "edit.recorded"
+    batch_id: str
+    operation_id: str
+
+
+EditEffect = EditAsked | EditRecorded
+"""Each follows an effect that outlives a killed process: tests kill a process at each of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredDead(Event):
     """A person declared a message dead."""
 

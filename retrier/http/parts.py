@@ -12,6 +12,7 @@ from fastapi import Request
 
 from retrier.domain.access import HIDDEN, OPEN, Access, How, Right
 from retrier.domain.dialects.dialect import NOT_KNOWN
+from retrier.domain.edits import ShownEdit, without_values
 from retrier.domain.failed_imports import Told, Trial, TriedMessage
 from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
@@ -254,6 +255,10 @@ class FaceParts:
     def headers(self, told: Mapping[str, object]) -> Mapping[str, object]:
         """Return headers of a message, without their values if who asks may not read them."""
         return told if self.shows_content else dict.fromkeys(told, HIDDEN)
+
+    def changes(self, told: Sequence[ShownEdit]) -> Sequence[ShownEdit]:
+        """Return edits of a message, without the values that changed, by the same rule."""
+        return told if self.shows_content else [without_values(each, HIDDEN) for each in told]
 
     def places_for(self, method: str) -> Places:
         """Return the places of a kind of requests: reads cannot block acts, nor acts reads."""

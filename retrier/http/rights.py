@@ -60,7 +60,7 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
     Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
     Right.ACKNOWLEDGE: ("groups.acknowledge_group",),
     Right.SAVE_VIEW: ("views.delete_view", "views.put_view"),
-    Right.EDIT: ("edits.edit_message",),
+    Right.EDIT: ("edits.ask_edit", "edits.edit_message", "edits.get_editable"),
     Right.REDIRECT: (
         "redirects.change_redirect",
         "redirects.create_redirect",
@@ -115,6 +115,7 @@ _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
     Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
     Right.ACKNOWLEDGE: ("groups.dismiss", "operations.acknowledge"),
     Right.SAVE_VIEW: ("views.delete_view", "views.save_view"),
+    Right.EDIT: ("edits.edit", "edits.get_editor"),
     Right.REDIRECT: (
         "redirects.change_redirect",
         "redirects.create_redirect",

@@ -8,7 +8,7 @@ One transaction records a window and stamps the next one. So a crash leaves at m
 doubt, which means stamped and not recorded.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -43,6 +43,7 @@ from retrier.events.processor import (
     WindowSent,
     WindowStamped,
 )
+from retrier.events.service import EditRecorded
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue, make_marker, make_retry
@@ -80,6 +81,7 @@ class ReadyRetry:
 
     copy: WantedCopy
     outgoing: Outgoing
+    edited: bool = False
 
     @property
     def number(self) -> int:
@@ -125,13 +127,15 @@ def settle(window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]) -> WindowS
     What a closed channel left unsettled is `doubtful`. What a lost connection left unsettled is in
     none of the parts: the next run reads it from the database as in doubt.
     """
-    forwarded, reverted, settled, doubtful = [], [], [], []
+    forwarded, reverted, settled, doubtful, edited = [], [], [], [], []
     lost = None
     for retry, outcome in zip(window, outcomes, strict=True):
         match outcome:
             case Confirmed():
                 forwarded.append(retry.number)
                 settled.append(retry)
+                if retry.edited:
+                    edited.append(retry.number)
             case Returned() | Refused():
                 reverted.append(_revert(retry, outcome))
                 settled.append(retry)
@@ -142,7 +146,9 @@ def settle(window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]) -> WindowS
             case _ as never:
                 assert_never(never)
     return WindowSettlement(
-        result=WindowResult(forwarded=tuple(forwarded), reverted=tuple(reverted)),
+        result=WindowResult(
+            forwarded=tuple(forwarded), reverted=tuple(reverted), edited=tuple(edited)
+        ),
         settled=tuple(settled),
         doubtful=tuple(doubtful),
         lost=lost,
@@ -294,16 +300,19 @@ class ForwardingRun:
         self,
         window: Sequence[WantedCopy],
         made: Mapping[int, Outgoing | Ejected | None],
+        edited: Collection[int] = (),
     ) -> "ForwardingRun":
         """Move a window from the inbox to `ready`; what was Ejected is finished as reverted.
 
-        A copy whose message is not in the database any more is only acked.
+        A copy whose message is not in the database any more is only acked. `edited` has the numbers
+        of those that go out as edited.
         """
         ready, ejected, settled, gone = [], [], [], []
         for copy in window:
             match made.get(copy.number):
                 case Outgoing() as outgoing:
-                    ready.append(ReadyRetry(copy=copy, outgoing=outgoing))
+                    is_edited = copy.number in edited
+                    ready.append(ReadyRetry(copy=copy, outgoing=outgoing, edited=is_edited))
                 case Ejected() as lost:
                     ejected.append(lost)
                     settled.append(copy.delivery)
@@ -598,7 +607,8 @@ class Forwarding:
         )
         copies = [copy.stamps for copy in window if copy.number in originals]
         made = {each.number: make_retry(context, each, originals[each.number]) for each in copies}
-        return self._keep(run.made_ready(window, made))
+        edited = [number for number, each in originals.items() if each and each.edited]
+        return self._keep(run.made_ready(window, made, edited))
 
     def _get_next_ready(self) -> bool:
         """Make the next window ready while one is in flight; return False: there is no more to do.
@@ -636,6 +646,8 @@ class Forwarding:
                 decided=opened.decided,
             )
         )
+        if finished.edited:
+            context.emit(EditRecorded(batch_id=batch.batch_id, operation_id=batch.operation_id))
         if window:
             context.lease.ensure_fresh()
         return run, {claim.number: claim.in_doubt for claim in opened.stamped}

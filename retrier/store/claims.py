@@ -37,7 +37,7 @@ claims = failed_message_retries.c
 # Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _OF_BATCH = select(claims.number).where(claims.batch_id == bindparam("batch"))
 _LOCK_BATCH = _OF_BATCH.order_by(claims.number).with_for_update()
-_UNRECORDED = _OF_BATCH.where(claims.forwarded_at.is_(None))
+_UNRECORDED = _OF_BATCH.add_columns(claims.edit_id).where(claims.forwarded_at.is_(None))
 _UNSTAMPED = _OF_BATCH.where(claims.sending_since.is_(None))
 _COUNT = (
     select(func.count())
@@ -80,6 +80,30 @@ def take(
     return tx.execute(_OF_BATCH, {"batch": batch_id}).scalars().all()
 
 
+def take_for_edit(
+    tx: Transaction, edit_id: str, batch_id: str, operation_id: str, row: StoredRow
+) -> str | None:
+    """Claim a message, which the caller has locked, for an edit of it; return the retry id.
+
+    None if another retry was faster: Marking locks no message.
+    """
+    taken = (
+        tx.sql.insert(failed_message_retries)
+        .values(
+            number=row.number,
+            failure_seq=row.failure_seq,
+            retry_id=make_ids(1)[0],
+            batch_id=batch_id,
+            operation_id=operation_id,
+            edit_id=edit_id,
+        )
+        .on_conflict_do_nothing()
+        .returning(claims.retry_id)
+    )
+    retry_id: str | None = tx.execute(taken).scalar_one_or_none()
+    return retry_id
+
+
 def lock(tx: Transaction, numbers: Sequence[int]) -> Sequence[StoredRow]:
     """Lock the claims of these messages, in the order of their numbers; return their rows."""
     if not numbers:
@@ -118,17 +142,19 @@ def end_unrecorded(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Se
     )
 
 
-def keep_only(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[int]:
-    """Delete the batch's unrecorded claims of all other messages; return those messages' numbers.
+def keep_only(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Mapping[int, str | None]:
+    """Delete the batch's unrecorded claims of all other messages; return these by number.
+
+    With the edit that a claim was to send, if it was one.
 
     They are unstamped, so nothing was sent: a stamped claim holds until its outcome arrives.
     """
     kept = set(numbers)
-    unrecorded = tx.execute(_UNRECORDED, {"batch": batch_id}).scalars()
-    left = sorted(number for number in unrecorded if number not in kept)
+    unrecorded = tx.execute(_UNRECORDED, {"batch": batch_id})
+    left = {row.number: row.edit_id for row in unrecorded if row.number not in kept}
     if left:
-        mine = claims.batch_id == batch_id
-        tx.execute(delete(failed_message_retries).where(mine, tx.sql.member(claims.number, left)))
+        mine = claims.batch_id == batch_id, tx.sql.member(claims.number, sorted(left))
+        tx.execute(delete(failed_message_retries).where(*mine))
     return left
 
 

@@ -1,6 +1,6 @@
 """Staging and Forwarding: what copies are made of, the windows, and the end of a batch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -10,6 +10,8 @@ from uuid import uuid4
 from sqlalchemy import Select, bindparam, func, select
 
 from retrier.domain.decision import Decided
+from retrier.domain.edits import EditState
+from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_batch import (
     ClaimedMessage,
     RetryBatch,
@@ -19,9 +21,10 @@ from retrier.domain.retry_batch import (
     StoredOriginal,
     WindowResult,
 )
+from retrier.domain.retry_operation import RetryType
 from retrier.domain.text import count_messages
 from retrier.policy.policy_set import WAITING, Judge
-from retrier.store import batches, claims, event_log, messages, operations
+from retrier.store import batches, claims, edits, event_log, messages, operations
 from retrier.store.attempts import NAMED_BY_ANY, find_steps
 from retrier.store.breakers import NOTHING_COUNTED, Counting, add_breakers, count_claims, count_sent
 from retrier.store.engine.database import reading
@@ -210,7 +213,10 @@ def begin_forwarding(
     decided = revert(tx, batch, staged.ejected, judge)
     issued = issue(tx, batch.batch_id, staged.numbers)
     dropped = claims.keep_only(tx, batch.batch_id, issued)
-    operations.note_dropped(tx, batch.operation_id, dropped, _DROPPED)
+    operations.note_dropped(tx, batch.operation_id, sorted(dropped), _DROPPED)
+    unsent = [edit_id for edit_id in dropped.values() if edit_id is not None]
+    if unsent:
+        edits.end_those(tx, unsent, EditState.DROPPED, _DROPPED)
     if staged.next_ids:
         batches.add_staging_ids(tx, staged.next_ids)
     if not issued:
@@ -277,6 +283,10 @@ def open_window(
     decides what happens next to what was reverted. Raises LeaseLost, DatabaseUnavailable.
     """
     decided = _revert(tx, batch, finished, judge) if finished.reverted else ()
+    if finished.edited:
+        # Messages before claims, as everywhere: they are resolved in this transaction.
+        tx.sql.share_cut_off(tx.conn)
+        messages.lock(tx, sorted(finished.edited))
     moved = claims.record_and_stamp(tx, batch, finished.forwarded, numbers)
     # If a claim is gone, its outcome has arrived, and was counted then.
     recorded = moved.keys() & set(finished.forwarded)
@@ -284,6 +294,8 @@ def open_window(
     counted = [moved[number] for number in recorded if moved[number].breaker_id is not None]
     if counted:
         count_sent(tx, counted)
+    if finished.edited:
+        _resolve_edited(tx, batch, recorded & set(finished.edited))
     stamped = tuple(
         StampedMessage(number=number, in_doubt=claim.in_doubt)
         for number, claim in moved.items()
@@ -295,13 +307,22 @@ def open_window(
     return OpenedWindow(stamped=stamped, decided=decided)
 
 
+def _resolve_edited(tx: Transaction, batch: RetryBatch, numbers: Collection[int]) -> None:
+    """Resolve what went out as edited: there is no outcome to wait for, it is another message."""
+    if numbers:
+        edits.record_sent(tx, numbers)
+        sent = {(batch.operation_id, RetryOutcome.EDITED): len(numbers)}
+        operations.count_outcomes(tx, sent)
+
+
 @reading
 def load_originals(
     tx: Transaction, numbers: Sequence[int], operation_id: str | None = None
 ) -> Mapping[int, StoredOriginal | None]:
     """Return these messages as they failed, by number; None for one whose failure is deleted.
 
-    A deleted message is missing in the result. Nothing is locked: a message may fail again with
+    Of an edit, what a person has made of its message; one that it has no claim on is missing in the
+    result, and so is a deleted message. Nothing is locked: a message may fail again with
     another body, but that ends its claim, so it is not stamped and the old body is not sent.
     Raises DatabaseUnavailable.
     """
@@ -310,6 +331,8 @@ def load_originals(
     shown = {row.number: row.attempt_id for row in found}
     dropped = tuple(found[0].drop_headers or ()) if found else ()
     steps = find_steps(tx, numbers) if found and found[0].any_steps else {}
+    if operation_id is not None and found and found[0].retry_type == RetryType.EDIT:
+        return edits.load(tx, operation_id, numbers, steps)
     rows = tx.execute(_stored(tx.sql), {"attempts": list(shown.values())})
     # If somebody deleted only the body, there is nothing to send either.
     stored = {
@@ -357,13 +380,14 @@ def _revert(
 @cache
 def _shown(sql: SqlDialect) -> Select[Any]:
     # Of one operation, and of all attempts: each is read once, whatever the number of messages.
-    dropped = select(operation_columns.drop_headers).where(
-        operation_columns.operation_id == bindparam("operation")
-    )
+    mine = operation_columns.operation_id == bindparam("operation")
+    dropped = select(operation_columns.drop_headers).where(mine)
+    retry_type = select(operation_columns.retry_type).where(mine)
     return select(
         message_columns.number,
         message_columns.attempt_id,
         dropped.scalar_subquery().label("drop_headers"),
+        retry_type.scalar_subquery().label("retry_type"),
         NAMED_BY_ANY.label("any_steps"),
     ).where(sql.listed(message_columns.number, "numbers"))
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from sqlalchemy import LargeBinary, Select, func, select
 
+from retrier.domain.edits import ShownEdit
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.failure_texts import derive
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.streams import show_position
 from retrier.domain.wire import PropertyCodec, packed_as
+from retrier.store import edits
 from retrier.store.attempts import ShownAttempt, find_steps, newest_attempts
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY
@@ -71,6 +73,8 @@ class MessageDetails:
     maybe_copy_of: str | None
     derived_from: str | None
     derived: tuple[str, ...]
+    edits: Sequence[ShownEdit]
+    edited_versions: tuple[str, ...]
     attempts: tuple[ShownAttempt, ...]
     groups: tuple[FailureGroup, ...]
     claim: ShownClaim | None
@@ -95,7 +99,8 @@ def find_message(
     tx: Transaction, unique_message_id: str, codec: PropertyCodec
 ) -> MessageDetails | None:
     """Return the message with that id, or None. Raises DatabaseUnavailable."""
-    more = (*_PLAIN, messages.stream_position, messages.attempt_id, messages.cause_id)
+    own = (messages.stream_position, messages.attempt_id, messages.cause_id, messages.edited)
+    more = (*_PLAIN, *own)
     row = _find(tx, unique_message_id, shown_messages(*more))
     if row is None:
         return None
@@ -105,6 +110,10 @@ def find_message(
         stream_position=show_position(row["stream_position"]),
         completed_steps=find_steps(tx, [row["number"]]).get(row["number"]),
         derived=_derived(tx, row["unique_message_id"]),
+        edits=edits.list_edits(tx, row["number"], codec) if row["edited"] else (),
+        edited_versions=edits.find_versions_of(tx, row["unique_message_id"])
+        if row["edited"]
+        else (),
         dialect=row["dialect"],
         message=listed_with(row, texts),
         content_type=texts.content_type,

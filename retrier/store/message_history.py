@@ -357,6 +357,7 @@ _ENDS = {
     RetryEnd.RESOLVED: ("resolved", "A person resolved it."),
     RetryEnd.RELEASED: ("released", "A person stopped waiting for the outcome of its retry."),
     RetryEnd.REVERTED: ("retry_returned", "Its retry could not be sent: it is unresolved again."),
+    RetryEnd.EDITED: ("edited", "An edited version of it was sent in its place."),
     RetryEnd.PRESUMED: ("presumed", "Its retry was sent long ago and did not come back."),
 }
 

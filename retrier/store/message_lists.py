@@ -410,6 +410,7 @@ class ListedMessage:
     process: str | None
     node: str | None
     host_id: str | None
+    edit_of: str | None
     facts: HeaderFacts
 
 
@@ -437,7 +438,7 @@ _PLAIN = (
 )
 """Columns that are shown as they are."""
 
-_STATES = (messages.status, messages.resolution, messages.disposition)
+_STATES = (messages.status, messages.resolution, messages.disposition, messages.edit_of)
 
 
 @reading
@@ -465,6 +466,7 @@ def from_row(row: Mapping[str, Any], codec: PropertyCodec) -> ListedMessage:
 
 def listed_with(row: Mapping[str, Any], texts: Shown) -> ListedMessage:
     """Return a row of `shown_messages` whose texts were derived already."""
+    facts = read_facts(texts.headers)
     return ListedMessage(
         **{column.name: row[column.name] for column in _PLAIN},
         queue=row["queue"],
@@ -474,7 +476,9 @@ def listed_with(row: Mapping[str, Any], texts: Shown) -> ListedMessage:
         exception_message=texts.exception_message,
         stack_trace=texts.stack_trace,
         host_id=texts.host_id,
-        facts=read_facts(texts.headers),
+        # Of one that ServiceControl edited, its header says so.
+        edit_of=row["edit_of"] or facts.edit_of,
+        facts=facts,
     )
 
 

@@ -260,8 +260,9 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
     Raises ConcurrentChange if another process has added one of them meanwhile.
     """
     seqs = tx.sql.take_numbers(tx.conn, NumberSource.FAILURE_SEQ, len(new)) if new else []
-    # Each column of a row that is added takes time, and nearly no new message has this one.
+    # Each column of a row that is added takes time, and nearly no new message has these.
     said = any(each.shown.attempt.word for each in new)
+    edited = any(each.shown.attempt.edit_of for each in new)
     rows = [
         {
             "number": number,
@@ -273,6 +274,7 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
             "derived_from": each.shown.attempt.derived_from,
             **shown_columns(each),
             **({"last_word": each.shown.attempt.word} if said else {}),
+            **({"edit_of": each.shown.attempt.edit_of} if edited else {}),
         }
         for number, seq, each in zip(numbers, seqs, new, strict=True)
     ]
@@ -355,6 +357,18 @@ def settle(tx: Transaction, numbers: Sequence[int]) -> None:
     """Resolve messages because a person says so."""
     evidence = {"resolution": Resolution.BY_HAND, "resolved_at": tx.now}
     tx.execute(_put(tx, Move.SETTLED, numbers).values(**evidence, last_word=LastWord.RESOLVED))
+
+
+def note_edit(tx: Transaction, number: int) -> None:
+    """Note that a message, which the caller has locked, has an edit."""
+    mine = update(failed_messages).where(messages.number == number)
+    tx.execute(mine.values(edited=True, last_modified=tx.now))
+
+
+def resolve_edited(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Resolve messages of which an edited version was sent; the caller must end their claims."""
+    evidence = {"resolution": Resolution.EDITED, "resolved_at": tx.now}
+    tx.execute(_put(tx, Move.EDITED, numbers).values(**evidence))
 
 
 def presume(tx: Transaction, numbers: Sequence[int]) -> None:

@@ -321,7 +321,7 @@ DEPTH = 10
 MOST_FINISHED = 200
 """Finished operations that are looked at, the newest ones."""
 
-_UNSEEN_TYPES = (RetryType.SINGLE_MESSAGE, RetryType.MULTIPLE_MESSAGES)
+_UNSEEN_TYPES = (RetryType.SINGLE_MESSAGE, RetryType.MULTIPLE_MESSAGES, RetryType.EDIT)
 """Nobody has to acknowledge these."""
 
 

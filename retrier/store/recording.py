@@ -38,6 +38,7 @@ from retrier.store import (
     attempts,
     batches,
     claims,
+    edits,
     event_log,
     figures,
     groups,
@@ -266,6 +267,7 @@ def look_before(
         seen=attempts.seen(tx, [failure.fingerprint for failure in failed if failure.redelivered]),
         elsewhere=attempts.find_elsewhere(tx, nameless),
         namesakes=attempts.find_namesakes(tx, [*filter(_has_node, failed)]),
+        versions=edits.find_versions(tx, failed),
     )
 
 
@@ -285,6 +287,7 @@ def _find_stored(
     newest = attempts.find_stored(tx, [row.attempt_id for row in rows])
     often = [row.number for row in rows if row.attempts > 1]
     first = attempts.find_first(tx, often)
+    edited = edits.find_retries(tx, [row.number for row in rows if row.edited])
     stored = [
         _stored(
             row,
@@ -292,6 +295,7 @@ def _find_stored(
             bodies.get(row.attempt_id),
             newest.get(row.attempt_id, _DELETED),
             first.get(row.number),
+            edited.get(row.number, frozenset()),
         )
         for row in rows
     ]
@@ -329,6 +333,7 @@ def _stored(
     body: StoredBody | None,
     newest: StoredAttempt,
     first: StoredAttempt | None,
+    edited_under: frozenset[str],
 ) -> StoredMessage:
     """Return what is stored of a message; a deleted body has the hash "", equal to no other."""
     resolution = Resolution(row.resolution) if row.resolution else None
@@ -353,6 +358,7 @@ def _stored(
         ),
         first=first or newest,
         newest=newest,
+        edited_under=edited_under,
     )
 
 
@@ -488,7 +494,7 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
         decided = follow_up(tx, list(_decided(newest)), policies)
     else:
         decided = sum_up_waiting(each.judgement for each in _decided(newest))
-    event_log.append(tx, entries_of_standing(receipt.changes))
+    event_log.append(tx, [*entries_of_standing(receipt.changes), *edits.tell_failed(new)])
     return Applied(
         came_back=_end_retries(tx, receipt.changes, numbers, _find_late(tx, stored, before)),
         reasons=Counter(each.judgement.failure_reason for each in stored),
@@ -592,6 +598,8 @@ def _end_retries(
     by_failure = [n for n, change in ending.items() if change.details is not None]
     confirmed = end_claims(tx, sorted(by_word), RetryEnd.CONFIRMED)
     failed = end_claims(tx, sorted(by_failure), RetryEnd.FAILED)
+    edits.end_with_outcome(tx, confirmed, "it was confirmed before that was recorded")
+    edits.end_with_outcome(tx, failed, "it failed again before that was recorded")
     ended = [*confirmed, *failed]
     if any(claim.breaker_id is not None for claim in ended):
         count_outcomes(tx, {RetryEnd.CONFIRMED: confirmed, RetryEnd.FAILED: failed})

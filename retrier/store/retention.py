@@ -26,6 +26,7 @@ from retrier.store import (
     archive,
     attempts,
     claims,
+    edits,
     event_log,
     figures,
     imports,
@@ -180,6 +181,7 @@ def _delete_messages(tx: Transaction, old: Conditions, instance: str) -> Deleted
         messages.remove(tx, numbers)
         attempts.delete_of(tx, numbers)
         claims.delete_ended(tx, numbers)
+        edits.delete_of(tx, numbers)
         figures.count_deliveries(tx, instance, {"deleted": len(numbers)})
     return DeletedChunk(count=len(numbers), more=len(found) == CHUNK or len(numbers) < len(found))
 

@@ -11,6 +11,7 @@ from operator import attrgetter
 from sqlalchemy import bindparam, select
 
 from retrier.domain.decision import Decided, Manual
+from retrier.domain.edits import EditState
 from retrier.domain.failed_message import FailedMessageStatus, Move, RetryEnd
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_batch import Ejected, RetryBatch, room_for
@@ -28,8 +29,8 @@ from retrier.domain.retry_operation import (
     verdict_timeout,
 )
 from retrier.domain.text import count_messages
-from retrier.policy.policy_set import Judge
-from retrier.store import batches, claims, event_log, message_texts, messages, operations
+from retrier.policy.policy_set import WAITING, Judge
+from retrier.store import batches, claims, edits, event_log, message_texts, messages, operations
 from retrier.store.attempts import Columns, judged_columns
 from retrier.store.breakers import count_reverted
 from retrier.store.cuts import Cut
@@ -91,6 +92,13 @@ def revert(
     if any(claim.breaker_id is not None for claim in ended):
         count_reverted(tx, ended, items)
     back = [items[claim.number] for claim in ended]
+    edited = [claim for claim in ended if claim.edit_id is not None]
+    if edited:
+        # A person wanted it to be another: nothing sends it by itself as it was. An earlier try may
+        # have arrived, and then both would be out.
+        judge = WAITING
+    for claim in edited:
+        edits.end(tx, [claim], EditState.RETURNED, items[claim.number].reason)
     policies = judge.in_force()
     judged = judge_reverts(tx, batch, {each.number: each for each in back}, policies, judge.dice)
     messages.revert(tx, _columns_of(tx, judged))
@@ -255,12 +263,13 @@ def leave_batches(
     it `became` something before it was sent.
     """
     ended = end_claims(tx, sorted(keys), how)
+    reason = f"it was {became} before it was sent"
+    edits.end(tx, ended, EditState.DROPPED, reason)
     sent = [each.operation_id for each in ended if each.forwarded_at is not None]
     operations.count_outcomes(tx, Counter((key, RetryOutcome(how)) for key in sent))
     unsent = sorted(
         (claim for claim in ended if claim.forwarded_at is None), key=attrgetter("operation_id")
     )
-    reason = f"it was {became} before it was sent"
     for operation_id, rows in groupby(unsent, attrgetter("operation_id")):
         numbers = [row.number for row in rows]
         operations.count_skipped(tx, operation_id, len(numbers))
@@ -320,6 +329,7 @@ def release_unstamped(tx: Transaction, batch: RetryBatch) -> int:
     freed = [number for number in numbers if _is_mine(mine.get(number), batch)]
     _free(tx, freed)
     claims.drop(tx, freed)
+    edits.end(tx, [mine[number] for number in freed], EditState.DROPPED, CANCELLED)
     operations.count_skipped(tx, batch.operation_id, len(freed))
     operations.note_dropped(tx, batch.operation_id, freed, CANCELLED)
     released = Entry(

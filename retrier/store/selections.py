@@ -233,8 +233,8 @@ def _retried_by(
             return claimed.where(claims.forwarded_at.is_not(None))
         case RetryOutcome.CAME_BACK:
             return over.where(or_(ended.outcome == RetryEnd.FAILED, and_(_GIVEN_UP, _CAME_LATE)))
-        case RetryOutcome.CONFIRMED:
-            return over.where(ended.outcome == RetryEnd.CONFIRMED)
+        case RetryOutcome.CONFIRMED | RetryOutcome.EDITED:
+            return over.where(ended.outcome == RetryEnd(outcome))
         case RetryOutcome.PRESUMED | RetryOutcome.RESOLVED | RetryOutcome.RELEASED:
             return over.where(ended.outcome == RetryEnd(outcome), _GIVEN_UP, ~_CAME_LATE)
         case _ as never:

@@ -20,6 +20,7 @@ from sqlalchemy import (
 
 from retrier.domain.archive_operation import Act, ArchiveOperationState
 from retrier.domain.copies import NOTICE_ID
+from retrier.domain.edits import EditState
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution, RetryEnd
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import (
@@ -39,6 +40,7 @@ from retrier.store.schema import (
     failed_imports,
     failed_message_retries,
     failed_messages,
+    message_edits,
     message_texts,
     outgoing,
     processing_attempts,
@@ -59,6 +61,7 @@ counts = breaker_counts.c
 archives = archive_operations.c
 batches = retry_batches.c
 canaries = retry_operation_canaries.c
+edits = message_edits.c
 outcomes = retry_operation_outcomes.c
 pointer = retry_batch_now_forwarding.c
 
@@ -576,6 +579,59 @@ def _claims_of_batches() -> Select[str]:
     return _claimed_messages().join(retry_batches, batches.batch_id == claims.batch_id)
 
 
+def _waiting_without_claim() -> Select[str]:
+    own = exists().where(
+        claims.number == edits.number,
+        claims.edit_id == edits.edit_id,
+        claims.retry_id == edits.retry_id,
+        claims.forwarded_at.is_(None),
+    )
+    return select(edits.edit_id).where(edits.state == EditState.WAITING, ~own)
+
+
+def _claimed_for_no_edit() -> Select[str]:
+    """An edit's operation has no claim that would send the message as it was."""
+    waits = exists().where(edits.edit_id == claims.edit_id, edits.state == EditState.WAITING)
+    of_edit = exists().where(
+        operations.operation_id == claims.operation_id, operations.retry_type == RetryType.EDIT
+    )
+    named = claims.edit_id.is_not(None)
+    return _claimed_messages().where(or_(and_(named, ~waits), and_(of_edit, ~named)))
+
+
+def _edited_unsent() -> Select[str]:
+    sent = exists().where(edits.number == messages.number, edits.state == EditState.SENT)
+    edited = messages.resolution == Resolution.EDITED
+    return select(messages.unique_message_id).where(edited, ~sent)
+
+
+def _sent_unrecorded() -> Select[str]:
+    recorded = exists().where(
+        ended.number == edits.number,
+        ended.retry_id == edits.retry_id,
+        ended.outcome == RetryEnd.EDITED,
+        ended.forwarded_at.is_not(None),
+    )
+    return select(edits.edit_id).where(edits.state == EditState.SENT, ~recorded)
+
+
+def _edits_of_none() -> Select[str]:
+    known = exists().where(messages.number == edits.number)
+    return select(edits.edit_id).where(~known)
+
+
+EDIT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
+    {
+        "an edit that waits has the claim of its message": _waiting_without_claim(),
+        "a claim of an edit sends one that waits": _claimed_for_no_edit(),
+        "a message resolved as edited has an edit that was sent": _edited_unsent(),
+        "an edit that was sent is recorded as forwarded": _sent_unrecorded(),
+        "every edit is of a message that is there": _edits_of_none(),
+    }
+)
+"""Each query returns the ids of the rows that break the rule."""
+
+
 RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "a message whose retry was issued has the claim of that retry": _issued_without_claim(),
@@ -614,6 +670,7 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         **CONTENT_RULES,
         **STREAM_RULES,
         **DEAD_RULES,
+        **EDIT_RULES,
     }
 )
 """Each query returns the ids of the rows that break the rule."""

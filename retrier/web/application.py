@@ -17,6 +17,7 @@ from retrier.store.message_lists import Order, PageRequest, list_messages
 from retrier.web import (
     archives,
     breakers,
+    edits,
     events,
     groups,
     imports,
@@ -168,6 +169,7 @@ WORKING = (
     groups.comments_router,
     messages.router,
     message.router,
+    edits.router,
     archives.router,
     operations.router,
     archives.archived_router,

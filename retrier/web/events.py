@@ -33,6 +33,7 @@ RETRY_TYPES = {
     RetryType.BY_QUEUE_ADDRESS: "a queue",
     RetryType.ALL: "all messages",
     RetryType.BY_POLICY: "by policy",
+    RetryType.EDIT: "an edited message",
 }
 """What was retried, as the history says it."""
 

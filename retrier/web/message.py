@@ -20,6 +20,7 @@ from retrier.domain.archive_operation import (
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.decision import AGAIN
 from retrier.domain.dialects.dialect import LOST_NEXT
+from retrier.domain.edits import EditState, ShownEdit
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest
@@ -140,6 +141,8 @@ def _of_resolved(resolution: Resolution | None, at: datetime) -> Sentence:
     match resolution:
         case Resolution.CONFIRMED:
             return ("It is resolved: a consumer confirmed at ", at, " that it was handled.")
+        case Resolution.EDITED:
+            return ("It is resolved since ", at, ": an edited version of it was sent.")
         case Resolution.PRESUMED:
             return ("It is resolved since ", at, ": its retry was sent long ago, and is not back.")
         case _:
@@ -217,8 +220,8 @@ LINES = 30
 """Lines of the history on one page."""
 LONGEST_VALUE = 4000
 """Characters of one text on a page at most."""
-_BAD_LINES = {"failed", "retry_failed", "message_dead", "retry_returned"}
-_GOOD_LINES = {"confirmed", "resolved", "message_resolved"}
+_BAD_LINES = {"failed", "retry_failed", "message_dead", "retry_returned", "edited_version_failed"}
+_GOOD_LINES = {"confirmed", "resolved", "message_resolved", "edit_sent"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +297,8 @@ def _allowed(found: MessageDetails) -> Iterator[str]:
     message, stage = found.message, stage_of(found.claim)
     status, disposition = message.status, message.disposition
     is_dead = why_not_revive(status, disposition, stage) is None
+    if status is FailedMessageStatus.UNRESOLVED and stage is ClaimStage.NONE:
+        yield "edit"
     if is_dead:
         yield "revive"
     elif status is FailedMessageStatus.UNRESOLVED and stage is ClaimStage.NONE:
@@ -373,6 +378,30 @@ def _headers(headers: Mapping[str, object]) -> Iterator[tuple[str, str, int]]:
         yield name[:LONGEST_VALUE], text[:LONGEST_VALUE], max(0, len(text) - LONGEST_VALUE)
 
 
+_EDITS = {
+    EditState.WAITING: ("is on its way", "wait"),
+    EditState.SENT: ("was sent", "good"),
+    EditState.RETURNED: ("could not be sent", "bad"),
+    EditState.DROPPED: ("was not sent", ""),
+    EditState.IN_DOUBT: ("may have been sent", "bad"),
+}
+"""What became of an edit, and the tone of the word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditNote:
+    """An edit of the message, with what it changes."""
+
+    edit: ShownEdit
+    state: str
+    tone: str
+
+
+def _edit(shown: ShownEdit) -> EditNote:
+    state, tone = _EDITS[shown.state]
+    return EditNote(edit=shown, state=state, tone=tone)
+
+
 router = APIRouter(prefix="/messages/{unique_id}")
 
 Wanted = Annotated[MessageQuery, Depends()]
@@ -427,6 +456,7 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
         may=frozenset(_allowed(found)),
         is_lost_next=found.message.failure_reason == LOST_NEXT,
         waits=[each for each in reasons if each.holding is not Holding.STREAM],
+        edits=[_edit(each) for each in parts.changes(found.edits)],
         place=place,
         stream_link="" if place is None else link_of_place(place),
         attempts=list(_attempts(found, listing, compared)),

@@ -43,6 +43,7 @@ RESOLUTIONS: Mapping[Resolution, str] = {
     Resolution.CONFIRMED: "resolved: its retry was confirmed",
     Resolution.PRESUMED: "resolved: its retry did not come back",
     Resolution.BY_HAND: "resolved by hand",
+    Resolution.EDITED: "resolved: it was sent as edited",
 }
 ACTS: Mapping[str, str] = {
     "retry": "Retry",

@@ -7,7 +7,7 @@ from threading import Barrier
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import MetaData, inspect, select, text
 
 from retrier.domain.outcomes import OutcomeCounts
 from retrier.errors import ConfigurationError, DatabaseUnavailable
@@ -16,6 +16,7 @@ from retrier.store.operation_lists import find_operation
 from retrier.store.schema import VIEWS, metadata
 from retrier.store.upgrade import find_revision, upgrade_schema
 from retrier.store.verification import verify_store
+from retrier.store.verification_rules import EDIT_RULES
 from tests.contract.conftest import OpenNew
 from tests.contract.store_retries import SENT, STAGED, Retry, bring_to
 from tests.contract.store_rows import everything_but, message, record, select_rows
@@ -31,6 +32,7 @@ from tests.contract.test_store_operation_outcomes import OF_END
 from tests.support.bench import Bench
 from tests.support.databases import open_database, open_upgraded, temporary_postgres
 from tests.support.factories import failure
+from tests.support.lived_in import live_in
 from tests.support.revisions import newest_revision
 
 
@@ -205,9 +207,57 @@ _NEWER_TABLES = (
 """Made by the revisions after 2002, which are done again."""
 
 
+def take_2005_back(db: Database) -> None:
+    """Leave the schema as it was before there were edits."""
+    with db.engine.begin() as conn:
+        conn.execute(text("DROP TABLE message_edits"))
+        conn.execute(text("DROP INDEX ix_failed_messages_edit_of"))
+        conn.execute(text("ALTER TABLE failed_message_retries DROP COLUMN edit_id"))
+        conn.execute(text("ALTER TABLE retry_operation_outcomes DROP COLUMN edited"))
+    set_revision(db, "2004")
+
+
+def rows_before_2005(db: Database) -> dict[str, list[dict[str, object]]]:
+    """Return what all tables hold, without the columns that 2005 adds and the revision itself."""
+    added = {("failed_message_retries", "edit_id"), ("retry_operation_outcomes", "edited")}
+    found = MetaData()
+    with db.engine.connect() as conn:
+        found.reflect(conn)
+        return {
+            name: sorted(
+                (
+                    {key: value for key, value in row.items() if (name, key) not in added}
+                    for row in conn.execute(select(table)).mappings()
+                ),
+                key=str,
+            )
+            for name, table in found.tables.items()
+            if name != "alembic_version"
+        }
+
+
+def broken_rules(db: Database) -> list[str]:
+    return [rule.rule for rule in verify_store(db).rules if rule.broken]
+
+
+def test_a_database_filled_before_there_were_edits_keeps_its_rows(new: Database) -> None:
+    upgrade_schema(new)
+    live_in(new)
+    take_2005_back(new)
+    before = rows_before_2005(new)
+
+    upgrade_schema(new)
+
+    after = rows_before_2005(new)
+    assert after.pop("message_edits") == []
+    assert after == before
+    assert [rule for rule in broken_rules(new) if rule not in EDIT_RULES] == []
+
+
 def outcomes_after_2002(retry: Retry, *, deleted: bool = False) -> OutcomeCounts:
     """Take 2002 back, with or without what is kept of ended retries, and upgrade again."""
     db = retry.bench.db
+    take_2005_back(db)
     with db.engine.begin() as conn:
         for newer in _NEWER_TABLES:
             conn.execute(text(f"DROP TABLE {newer}"))

@@ -56,6 +56,7 @@ from tests.support.acting import apply_action
 from tests.support.archiving import make_archives, request_for
 from tests.support.bench import QUEUE, READER, Bench
 from tests.support.databases import open_upgraded, sqlite_url
+from tests.support.editing import asked
 from tests.support.factories import FAILED_AT, failed_import, failure
 from tests.support.processes import process
 from tests.support.revisions import migrations_up_to, newest_revision
@@ -146,6 +147,7 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     bench.ask([*bench.fail(2), sent.key])
     (archived,) = bench.fail(exception_type="Other")
     apply_action(db, Action(act=Act.ARCHIVE, who="ada"), [archived])
+    asked(bench, bench.fail()[0])
     bench.ask_all(RetryTerms(canary=Canary(size=1)))
     many = Selection(ids=tuple(bench.fail(2)))
     make_archives(db, at_once=1).ask(request_for(Act.RESOLVE, many))

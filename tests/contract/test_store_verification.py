@@ -42,6 +42,7 @@ from retrier.store.verification import VerifiedRule, verify_store
 from retrier.store.verification_rules import (
     ARCHIVE_RULES,
     DEAD_RULES,
+    EDIT_RULES,
     OUTCOME_RULES,
     POLICY_RULES,
     STANDING_RULES,
@@ -461,6 +462,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         *ARCHIVE_RULES,  # in test_store_archive_keeping.py
         *STANDING_RULES,  # in test_store_due.py
         *OUTCOME_RULES,  # in test_store_operation_outcomes.py
+        *EDIT_RULES,  # in test_store_edits.py
         *DEAD_RULES,  # in test_store_dead_messages.py
         *POLICY_RULES,  # in test_store_policy_rules.py
     }

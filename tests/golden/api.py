@@ -158,6 +158,9 @@ READS = [
     "/api/authentication/configuration",
     "/api/connection",
     "/api/edit/config",
+    "/api/errors/{failed_message_id:order-1}/edit",
+    "/api/errors/{failed_message_id:hostile}/edit",
+    "/api/errors/{failed_message_id:nobody}/edit",
     "/api/endpoints",
     "/api/endpoints/known",
     "/api/endpoints/{name:Sales}/audit-count",
@@ -387,6 +390,18 @@ ACTS = [
     Request("POST /api/notifications/email/test"),
     Request("PATCH /api/errors/archive", [""]),
     Request("OPTIONS /api/errors"),
+    Request("POST /api/errors/{failed_message_id:hostile}/edit", {}),
+    Request("POST /api/errors/{failed_message_id:hostile}/edit", {"body": "{"}),
+    Request(
+        "POST /api/errors/{failed_message_id:hostile}/edit",
+        {"headers": {"set": {"Shop.New": "1"}}, "why": "wrong tenant", "send_dead": True},
+    ),
+    Request("POST /api/errors/{failed_message_id:hostile}/edit", {"body": "{}"}),
+    Request("POST /api/errors/{failed_message_id:nobody}/edit", {"body": "{}"}),
+    Request(
+        "POST /api/edit/{failed_message_id:hostile}", {"message_body": "x", "message_headers": []}
+    ),
+    Request("GET /api/errors/{failed_message_id:hostile}"),
 ]
 
 REQUESTS = [

@@ -6,6 +6,7 @@ from tests.kills.test_while_asking import REQUESTS
 from tests.kills.test_while_auditing import AUDITING
 from tests.kills.test_while_breaking import BREAKING
 from tests.kills.test_while_copying import COPYING
+from tests.kills.test_while_editing import EDITING
 from tests.kills.test_while_ingesting import ALONE, ONCE, OPENED
 from tests.kills.test_while_presuming import PRESUMING
 from tests.kills.test_while_sending_imports import SENDING
@@ -28,7 +29,9 @@ def test_a_process_is_killed_at_every_crash_point() -> None:
         *COPYING,
         *ARCHIVE_POINTS,
     }
-    assert {*retrying, *asking, *SENDING, *STOPPING, *BREAKING, *others, KILLED_AT} == {*ALL_POINTS}
+    assert {
+        *(*retrying, *asking, *SENDING, *EDITING, *STOPPING, *BREAKING, *others, KILLED_AT)
+    } == {*ALL_POINTS}
 
 
 def test_the_documentation_says_of_each_what_it_can_send_twice(admitted: dict[str, str]) -> None:

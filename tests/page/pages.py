@@ -70,6 +70,7 @@ PAGES: Mapping[str, Path] = {
     "message-more-bytes": lambda http: f"/messages/{_of_message(http)}/bytes",
     "message-retry": lambda http: f"/messages/{_of_message(http)}/retry",
     "message-dead": lambda http: f"/messages/{_of_message(http)}/dead",
+    "message-edit": lambda http: f"/messages/{_of_message(http)}/edit",
     "operations": lambda _http: "/operations",
     "operation": _operation,
     "operation-cancel": lambda http: _operation(http, "/cancel"),

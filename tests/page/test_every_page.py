@@ -144,7 +144,7 @@ CHECKED = {
     "retry",
     "name",
     "messages",
-    "message",
+    *("message", "edit"),
     *("bodies", "bytes"),
     "question",
     "refused",

@@ -5,6 +5,7 @@
     result = cli.run("errors", "list")      # exit_code, stdout, stderr
     cli.terminal = 80                       # both outputs are a terminal so wide
     cli.answer = lambda request: ...        # somebody else answers instead of the API
+    cli.editor = lambda text: ...           # what the editor of the person leaves
     cli.agrees = True                       # what the person says who is asked; None: nobody is there
 
 While a command pauses, the processor of the bench works; `on_pause` does something else instead.
@@ -18,6 +19,7 @@ import pytest
 from typer.testing import Result
 
 from retrier.cli.command import Tools
+from retrier.cli.editor import edit
 from retrier.store.engine.database import Database
 from tests.support.api import Api
 from tests.support.bench import Bench
@@ -41,6 +43,7 @@ class CommandLine:
         self.on_pause: Callable[[], object] = self.bench.work
         self.agrees: bool | None = None
         self.questions: list[str] = []
+        self.editor: Callable[[str], str | None] | None = None
 
     def run(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
         """Run `retrier` with these arguments."""
@@ -51,7 +54,11 @@ class CommandLine:
                 else:
                     patched.setenv(name, value)
             tools = Tools(
-                connect=self._connect, pause=self._pause, confirm=self._confirm, clock=self.clock
+                connect=self._connect,
+                pause=self._pause,
+                confirm=self._confirm,
+                edit=self.editor or edit,
+                clock=self.clock,
             )
             return invoke(arguments, stdin=stdin, obj=tools)
 

@@ -13,11 +13,18 @@ from retrier.events.processor import (
     RetentionEffect,
     StoppingEffect,
 )
-from retrier.events.service import AuditEffect, ChunkPresumed, ImportEffect, RequestEffect
+from retrier.events.service import (
+    AuditEffect,
+    ChunkPresumed,
+    EditEffect,
+    ImportEffect,
+    RequestEffect,
+)
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
 INGESTION_POINTS: list[str] = [event.name for event in get_args(IngestionEffect)]
 IMPORT_POINTS: list[str] = [event.name for event in get_args(ImportEffect)]
+EDIT_POINTS: list[str] = [event.name for event in get_args(EditEffect)]
 LEASE_POINTS: list[str] = [event.name for event in get_args(LeaseEffect)]
 BATCH_POINTS: list[str] = [
     event.name for event in (*get_args(PreparationEffect), *get_args(ForwardingEffect))
@@ -33,6 +40,7 @@ ALL_POINTS = [
     *AUDIT_POINTS,
     *REQUEST_POINTS,
     *IMPORT_POINTS,
+    *EDIT_POINTS,
     *INGESTION_POINTS,
     *LEASE_POINTS,
     *BATCH_POINTS,

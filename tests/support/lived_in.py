@@ -25,6 +25,7 @@ from retrier.store.schema import (
     staging_ids,
 )
 from tests.support.bench import QUEUE, Bench, Killed
+from tests.support.editing import asked
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
 from tests.support.old import settle
 
@@ -58,6 +59,7 @@ def live_in(db: Database, count: int = 12) -> Bench:
     except Killed:
         bench.restart()
     bench.receive(replace(failure(queue=QUEUE), redelivered=True))
+    asked(bench, bench.fail()[0])
     _write_the_rest(db)
     return bench
 

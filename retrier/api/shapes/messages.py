@@ -53,7 +53,7 @@ class FailedMessage(TypedDict):
     time_of_failure: Time
     first_failure: Time
     last_modified: Time
-    edited: Literal[False]
+    edited: bool
     edit_of: NotRequired[Maybe[str]]
     failure_reason: NotRequired[Maybe[str]]
     disposition: Disposed
@@ -157,6 +157,34 @@ class GroupOfMessage(TypedDict):
     type: str
 
 
+EditStateName = Literal["waiting", "sent", "returned", "dropped", "in_doubt"]
+
+
+class HeaderChange(TypedDict):
+    """A header before and after; one of both is left out where it is not there."""
+
+    key: str
+    before: NotRequired[Maybe[str]]
+    after: NotRequired[Maybe[str]]
+
+
+class Edit(TypedDict):
+    """An edit of a message, what became of it, and what differs from the failure that was edited."""
+
+    edit_id: str
+    operation_id: str
+    state: EditStateName
+    who: str
+    why: NotRequired[Maybe[str]]
+    reason: NotRequired[Maybe[str]]
+    asked_at: Time
+    ended_at: NotRequired[Maybe[Time]]
+    message_id: str
+    body_changed: bool
+    body_size: int
+    headers: NotRequired[Maybe[Sequence[HeaderChange]]]
+
+
 class FailedMessageDetails(FailedMessage):
     """A failed message with its attempts, groups and claim."""
 
@@ -178,8 +206,36 @@ class FailedMessageDetails(FailedMessage):
     maybe_copy_of: NotRequired[Maybe[str]]
     derived_from: NotRequired[Maybe[str]]
     derived: NotRequired[Maybe[Sequence[str]]]
+    edits: NotRequired[Maybe[Sequence[Edit]]]
+    edited_versions: NotRequired[Maybe[Sequence[str]]]
     claim: NotRequired[Maybe[Claim]]
     sent_to: NotRequired[Maybe[str]]
+
+
+class EditableHeader(TypedDict):
+    """A header that goes back; a `fixed` one cannot be changed."""
+
+    key: str
+    value: str
+    fixed: bool
+
+
+class EditableMessage(TypedDict):
+    """What of a message can be changed. Without `body` it is no text, or too large for one."""
+
+    attempt_id: int
+    headers: Sequence[EditableHeader]
+    body: NotRequired[Maybe[str]]
+    body_size: int
+    charset: str
+    packed: NotRequired[Maybe[str]]
+
+
+class AskedEdit(TypedDict):
+    """An edit that was taken, and the operation that sends it."""
+
+    edit_id: str
+    operation_id: str
 
 
 class HistoryLine(TypedDict):

@@ -378,6 +378,13 @@ class EditConfiguration(TypedDict):
     sensitive_headers: Sequence[str]
 
 
+class EditOutcome(TypedDict):
+    """Whether an edit was taken, and if not who was faster."""
+
+    edit_ignored: bool
+    edited_by: NotRequired[Maybe[str]]
+
+
 class KnownEndpoint(TypedDict):
     """An endpoint at which messages failed."""
 

@@ -114,9 +114,11 @@ def _conditions(patterns: tuple[str, ...], *, is_sqlite: bool) -> Iterator[tuple
     breakers = f"per = 'destination' AND {match('name')}"
     yield "causes", match("queue")
     yield "failed_messages", f"cause_id IN ({causes})"
-    for table in ("processing_attempts", "failed_message_retries", "ended_retries", "outgoing"):
+    for table in (
+        *("processing_attempts", "failed_message_retries", "ended_retries", "outgoing"),
+        *("retry_operation_messages", "message_edits"),
+    ):
         yield table, of_number(table)
-    yield "retry_operation_messages", of_number("retry_operation_messages")
     yield "cause_groups", f"cause_id IN ({causes})"
     yield "failure_groups", f"group_id IN ({groups})"
     yield "group_comments", f"group_id IN ({groups})"

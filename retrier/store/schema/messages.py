@@ -18,12 +18,9 @@ from sqlalchemy import (
     text,
 )
 
-from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.streams import NO_POSITION, StreamRule
 from retrier.store.schema.types import ByCodePoint, Digest, Id, Number, UtcTime, metadata, one_of
-
-RESOLUTIONS = ("confirmed", "presumed", "by_hand", "edited")
-"""`edited` (an edited version of the message was sent instead): not written yet."""
 
 failure_seq = Sequence("failure_seq", metadata=metadata)
 """Numbers messages in the order in which they became unresolved (PostgreSQL)."""
@@ -154,7 +151,7 @@ failed_messages = Table(
     Column("changed_seq", Number),
     one_of("status", FailedMessageStatus),
     one_of("disposition", Disposition),
-    one_of("resolution", RESOLUTIONS),
+    one_of("resolution", Resolution),
     one_of("stream_rule", StreamRule),
     CheckConstraint(
         "(status = 'resolved') = (resolution IS NOT NULL)", name="resolved_says_on_what_evidence"
@@ -289,6 +286,14 @@ Index(
     failed_messages.c.derived_from,
     postgresql_where=_derived,
     sqlite_where=_derived,
+)
+_edited_version = text("edit_of IS NOT NULL")
+# The edited versions of a message that failed, for its story: only those rows are in the index.
+Index(
+    "ix_failed_messages_edit_of",
+    failed_messages.c.edit_of,
+    postgresql_where=_edited_version,
+    sqlite_where=_edited_version,
 )
 # One message by the id that its sender gave it.
 Index("ix_failed_messages_message_id", failed_messages.c.message_id)

@@ -7,6 +7,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     String,
     Table,
     Text,
@@ -15,19 +16,15 @@ from sqlalchemy import (
 )
 
 from retrier.domain.archive_operation import Act, ArchiveOperationState
+from retrier.domain.edits import EditState
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import CanaryState, RetryOperationState, RetryType
 from retrier.store.schema.types import Digest, Id, Json, Number, UtcTime, metadata, one_of
 
-RETRY_TYPES = (*RetryType, "edit")
-"""Nothing uses the last one yet: SQLite cannot add values to a constraint later (decision 0026)."""
-
-OUTCOMES = (*RetryEnd, "edited")
-"""Nothing writes the last one yet; see RETRY_TYPES."""
-
-OUTCOME_COLUMNS = ("confirmed", "came_back", "presumed", "resolved", "released")
-"""The outcomes that are counted for each operation."""
+_CHECKED_COLUMNS = ("confirmed", "came_back", "presumed", "resolved", "released")
+OUTCOME_COLUMNS = (*_CHECKED_COLUMNS, "edited")
+"""The outcomes that are counted for each operation. SQLite cannot add a constraint for a later one."""
 
 retry_operations = Table(
     "retry_operations",
@@ -71,7 +68,7 @@ retry_operations = Table(
     Column("delay_ms", Number),
     # Patterns of headers that its retries go without; NULL: none.
     Column("drop_headers", Json),
-    one_of("retry_type", RETRY_TYPES),
+    one_of("retry_type", RetryType),
     one_of("state", RetryOperationState),
     CheckConstraint(
         "(state IN ('completed', 'cancelled')) = (completed_at IS NOT NULL)",
@@ -138,10 +135,12 @@ retry_operation_outcomes = Table(
     ),
     # A table of its own: ingestion counts here while the processor counts in the operation's row,
     # and neither waits for the other.
-    *(Column(name, Number, nullable=False, server_default=text("0")) for name in OUTCOME_COLUMNS),
+    *(Column(name, Number, nullable=False, server_default=text("0")) for name in _CHECKED_COLUMNS),
     # Retries that had ended, and whose messages were deleted, before outcomes were counted here.
     Column("unknown", Number, nullable=False, server_default=text("0")),
-    *(CheckConstraint(f"{name} >= 0", name=f"counts_{name}") for name in OUTCOME_COLUMNS),
+    # An edited version went out in place of the message: what becomes of it is told by its own row.
+    Column("edited", Number, nullable=False, server_default=text("0")),
+    *(CheckConstraint(f"{name} >= 0", name=f"counts_{name}") for name in _CHECKED_COLUMNS),
 )
 """How many of an operation's retries ended in which way; kept when the messages are deleted."""
 
@@ -206,6 +205,8 @@ failed_message_retries = Table(
     # recorded as forwarded; and the queue it goes to, NULL if that is the one of the failure.
     Column("sent_seq", Number),
     Column("sent_to", Text),
+    # The edit that it sends instead of the message; NULL if it sends the message.
+    Column("edit_id", Id),
     CheckConstraint(
         "forwarded_at IS NULL OR sending_since IS NOT NULL", name="stamped_before_recorded"
     ),
@@ -225,7 +226,7 @@ ended_retries = Table(
     Column("forwarded_at", UtcTime),
     Column("ended_at", UtcTime, nullable=False),
     Column("outcome", String(16), nullable=False),
-    one_of("outcome", OUTCOMES),
+    one_of("outcome", RetryEnd),
 )
 """What is kept of a stamped claim when it ends, for the history of its message."""
 Index(
@@ -234,6 +235,44 @@ Index(
     ended_retries.c.outcome,
     ended_retries.c.number,
 )
+
+message_edits = Table(
+    "message_edits",
+    metadata,
+    # No foreign keys: the message is locked while an edit is added, and takes its edits with it.
+    Column("edit_id", Id, primary_key=True),
+    Column("number", Number, nullable=False),
+    # The failure that was edited: what the edit is compared with.
+    Column("attempt_id", Number, nullable=False),
+    Column("operation_id", Id, nullable=False),
+    Column("retry_id", Id, nullable=False),
+    Column("asked_at", UtcTime, nullable=False),
+    Column("ended_at", UtcTime),
+    Column("state", String(16), nullable=False),
+    Column("who", Text, nullable=False),
+    Column("why", Text),
+    Column("reason", Text),
+    # The id that the edited message has instead of the one of its sender.
+    Column("message_id", Text, nullable=False),
+    Column("body_hash", Digest, nullable=False),
+    Column("raw_properties", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    one_of("state", EditState),
+    CheckConstraint("(state = 'waiting') = (ended_at IS NULL)", name="ended_has_time"),
+)
+"""What a person wants to be sent instead of a failed message, and what became of it."""
+_waiting = text("state = 'waiting'")
+# One edit at a time: the first one wins.
+Index(
+    "ix_message_edits_waiting",
+    message_edits.c.number,
+    unique=True,
+    postgresql_where=_waiting,
+    sqlite_where=_waiting,
+)
+Index("ix_message_edits_message", message_edits.c.number)
+# What came back names the retry that sent it.
+Index("ix_message_edits_retry", message_edits.c.retry_id, unique=True)
 
 message_redirects = Table(
     "message_redirects",

@@ -50,6 +50,8 @@ class Message:
     rule: str | None = None
     """The stream it is in, and whether it waits there for earlier ones."""
     released: bool = False
+    edited: bool = False
+    """Whether it is resolved because an edited version of it was sent."""
     kept: tuple[str, bool] = "", False
     """While it is archived: whether it was scheduled, and dead, before."""
 
@@ -75,6 +77,8 @@ class Account:
     counted: Counter[str] = field(default_factory=Counter)
     stale: set[str] = field(default_factory=set)
     """Retries of messages that changed as they were claimed: such a claim never held."""
+    edits: dict[str, bytes] = field(default_factory=dict)
+    """By the retry that sends it, the body that a person wrote instead of a message's own."""
     deleted_attempts: int = 0
     _stored: dict[str, set[str]] = field(default_factory=dict)
 
@@ -112,6 +116,7 @@ class Account:
             "release": claim is not None and claim.recorded,
             "declare dead": message.status == UNRESOLVED and not message.dead,
             "revive": message.dead and claim is None,
+            "edit": message.status == UNRESOLVED and claim is None and not message.dead,
         }
         return not allowed[act]
 
@@ -134,6 +139,16 @@ class Account:
                 message.scheduled, message.dead = back
                 message.word = "declare dead" if message.dead else ""
         return done
+
+    def edit(self, key: str, claim: Claim, body: bytes) -> None:
+        """Take an edit of a message, with the claim that it got in the same moment."""
+        self.messages[key].claim = claim
+        self.edits[claim.retry_id] = body
+
+    def settle_edited(self, key: str) -> None:
+        """Note that the edited version of a message is recorded as sent."""
+        message = self.messages[key]
+        message.edited, message.confirmed, message.confirmed_at = True, False, None
 
     def schedule(self, key: str, when: str) -> bool:
         """Let a policy decide about a message; say whether it may: nobody has claimed it."""
@@ -165,7 +180,8 @@ class Account:
         gone = [
             key
             for key, each in self.all()
-            if (each.status, each.claim) == (status, None) and each.confirmed == confirmed
+            if (each.status, each.claim) == (status, None)
+            and (each.confirmed, each.edited) == (confirmed, False)
         ]
         for key in gone:
             self.deleted_attempts += self.messages.pop(key).attempts
@@ -203,7 +219,10 @@ class Account:
             message.failures = message.failures + 1 if by_policy else 1
             message.counted |= {claim.retry_id}
             message.judge()
-        if hopeless:
+        if claim is not None and claim.retry_id in self.edits:
+            # Nothing sends it by itself as it was: a person wanted it to be another.
+            message.scheduled = ""
+        elif hopeless:
             message.scheduled, message.dead = "", True
 
     def _become_unresolved(self, message: Message) -> None:

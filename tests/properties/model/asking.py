@@ -39,6 +39,14 @@ class RequestContext(Example):
     def revive(self, number: int) -> bool:
         return self.people.revive(self.deeds.key(number))
 
+    @rule(number=which)
+    @counted
+    def edit(self, number: int) -> bool:
+        account = self.world.account
+        # Of most messages it would be refused: that is what the deed of this name often meets.
+        keys = [key for key, _ in account.all() if not account.why_not("edit", key)]
+        return self.people.edit(keys[number % len(keys)] if keys else self.deeds.key(number))
+
     @rule(queue=queues)
     @counted
     def retry_queue(self, queue: str) -> bool:

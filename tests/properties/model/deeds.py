@@ -48,6 +48,7 @@ class Deeds:
             "retry again": lambda which: self._people.retry_again([self.key(which)]),
             "retry": lambda which: self._people.retry_ids([self.key(which)]),
             "declare dead": lambda which: self._people.declare_dead(self.key(which)),
+            "edit": lambda which: self._people.edit(self.key(which)),
             "revive": lambda which: self._people.revive(self.key(which)),
             "redirect": self.redirect,
             "pause": lambda which: self._people.steer(which, Pause()),

@@ -39,6 +39,7 @@ VERBS = [
     "retry_pending",
     "revive",
     "declare_dead",
+    "ask_edit",
     "release_stream",
 ]
 CALLS = ["publisher.publish", "publisher.probe", "consumer.receive", "consumer.ack", "queues.purge"]
@@ -93,6 +94,7 @@ BETWEEN = [
     "release",
     "declare dead",
     "revive",
+    "edit",
 ]
 """Deeds of others, who may commit between the processor's look at messages and its claims."""
 deeds = st.sampled_from(

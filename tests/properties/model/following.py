@@ -5,7 +5,15 @@ from dataclasses import replace
 
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.engine.database import Database
-from tests.properties.model.account import DUE, ISSUED, UNRESOLVED, Account, Message, sum_up
+from tests.properties.model.account import (
+    DUE,
+    ISSUED,
+    RESOLVED,
+    UNRESOLVED,
+    Account,
+    Message,
+    sum_up,
+)
 from tests.properties.model.breakers import Holding, look_at_breakers
 from tests.properties.model.look import Seen
 from tests.properties.model.requests import Requests
@@ -92,7 +100,7 @@ class Following:
                 left = self._may_eject(before, now) or self._may_drop(before, now)
                 return left or self._may_issue(before, now)
             case "open_window":
-                return self._may_settle(before, now)
+                return self._may_settle(key, before, now)
             case "move_rest":
                 return _only_moved(before, now) or self._may_release(before, now)
             case "release_batch" | "complete_batch" | "hold_back":
@@ -142,9 +150,14 @@ class Following:
             return False
         return before.queue == ERROR_QUEUE or before.claim.retry_id in self._sends.refused
 
-    def _may_settle(self, before: Message, now: Seen) -> bool:
+    def _may_settle(self, key: str, before: Message, now: Seen) -> bool:
         if _was_given_up(before, now):
             return before.claim is not None and self._sends.was_not_taken(before.claim.retry_id)
+        if before.claim is not None and before.claim.retry_id in self._account.edits:
+            is_over = now.claim is None and now.status == RESOLVED
+            if is_over and before.claim.stamped and self._sends.accepted[before.claim.retry_id]:
+                self._account.settle_edited(key)
+                return True
         if before.claim is None or now.claim is None or before.status != now.status:
             return False
         same = before.claim.retry_id == now.claim.retry_id

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from retrier.domain.archive_operation import Act, ActRefusal
 from retrier.domain.breakers import BreakerKey, BreakerState, Per
+from retrier.domain.edits import AskedEdit, Changes, EditRequest
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
 from retrier.domain.redirects import redirect_id
 from retrier.domain.retention import OldMessages
@@ -26,7 +27,8 @@ from retrier.domain.streams import Released, Stream
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.retention import delete_chunk
 from tests.properties.model.account import PENDING, UNRESOLVED, Account, Message
-from tests.properties.model.streams import Place
+from tests.properties.model.look import look
+from tests.properties.model.streams import Place, held
 from tests.properties.model.world import World
 from tests.support.archiving import request_for
 
@@ -50,6 +52,7 @@ class People:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._edits = 0
 
     @property
     def _account(self) -> Account:
@@ -170,6 +173,34 @@ class People:
             return bool(done)
         self._expect("declared dead", int(refusal is None), len(done))
         return bool(done)
+
+    def edit(self, key: str) -> bool:
+        """Send something else instead of a message; say whether that was taken."""
+        self._edits += 1
+        body = b"edited %d" % self._edits
+        taken: list[str] = []
+
+        def follow() -> None:
+            claim = look(self._world.flaky).get(key)
+            if self._account.why_not("edit", key) or key in held(self._account.messages):
+                return
+            if claim is not None and claim.claim is not None:
+                # Nobody can know which retry id it gets.
+                self._account.edit(key, claim.claim, body)
+                at, operation_id = self._account.now, claim.claim.operation_id
+                self._world.requests.add(operation_id, {key}, at, named=True)
+                self._world.requests.claimed[operation_id] = {key}
+            taken.append(key)
+
+        self._world.acting = follow
+        changes = Changes(text=body.decode())
+        request = EditRequest(unique_message_id=key, changes=changes, who=WHO)
+        try:
+            asked = self._world.gateway.edits.ask(request)
+        except DatabaseUnavailable:
+            return bool(taken)
+        self._expect("edited", int(isinstance(asked, AskedEdit)), len(taken))
+        return bool(taken)
 
     def retry_again(self, ids: Sequence[str], queue: str | None = None) -> bool:
         """Ask for another retry of pending ones: those named, or those of a queue."""

@@ -45,7 +45,7 @@ class Sends:
         for message in fresh:
             properties = self.codec.read(message.raw)
             retry_id = properties.text(headers.RETRY_ID)
-            key = properties.text(headers.UNIQUE_MESSAGE_ID)
+            key = _key(properties)
             if message.queue == STAGING:
                 # Of a probe, too: it is no copy of anything, and has an id that is ours.
                 self.staging_ids.add(properties.text(headers.STAGING_ID) or "")
@@ -91,7 +91,7 @@ class Sends:
     def _arrive(
         self, message: Outgoing, properties: Properties, retry_id: str, account: Account
     ) -> Iterator[str]:
-        key = properties.text(headers.UNIQUE_MESSAGE_ID) or ""
+        key = _key(properties) or ""
         self.accepted[retry_id] += 1
         self.arrived.append(
             Sent(
@@ -100,11 +100,22 @@ class Sends:
         )
         if message.queue not in self.targets.get(retry_id, ()):
             yield f"{key} went to {message.queue}, was staged for {self.targets.get(retry_id)}"
-        if key not in account.messages or message.body != account.messages[key].body:
+        edited = account.edits.get(retry_id)
+        wanted = (
+            account.messages[key].body if edited is None and key in account.messages else edited
+        )
+        if message.body != wanted:
             yield f"{key} was sent with another body"
+        if (properties.text(headers.EDIT_OF) is None) != (edited is None):
+            yield f"{key} was sent as what it is not, an edited version or the message itself"
         left = [name for name in properties.headers if _must_not_be_sent(name)]
         if left or properties.text("Shop.Number") is None:
             yield f"{key} was sent with {left} or without its own headers"
+
+
+def _key(properties: Properties) -> str | None:
+    """Return which message it is, or of which message it is an edited version."""
+    return properties.text(headers.UNIQUE_MESSAGE_ID) or properties.text(headers.EDIT_OF)
 
 
 def _must_not_be_sent(name: str) -> bool:

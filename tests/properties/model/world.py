@@ -53,6 +53,7 @@ OF_OTHERS = (
     "schedule",
     "revive",
     "declare_dead",
+    "ask_edit",
     "release_stream",
 )
 """What ingestion, people and retention do to messages: the account foretells all of it."""

@@ -1,0 +1,220 @@
+"""Requests to edit a message: looked at, and taken with the claim of the message.
+
+The claim is taken in the transaction that takes the edit, and not by the processor later: no other
+retry can come between the answer and the sending. So an edit begins as a batch of one in Staging.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Select, bindparam, func, select
+
+from retrier.domain.edits import (
+    AskedEdit,
+    EditedMessage,
+    EditRefusal,
+    EditRefused,
+    EditRequest,
+    hash_edit,
+    why_not_edit,
+)
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
+from retrier.domain.identity import body_hash, canonical, is_guid
+from retrier.domain.retry_batch import RetryBatchStatus, StoredOriginal
+from retrier.domain.retry_operation import Priority, RetryOperationState, RetryType
+from retrier.domain.selection import Selection
+from retrier.domain.text import LONG_BYTES, clean
+from retrier.store import batches, claims, edits, event_log, messages, operations
+from retrier.store.engine.database import reading, writing
+from retrier.store.engine.sql_dialect import IN_BINARY
+from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
+from retrier.store.event_log import Entry
+from retrier.store.holds import describe_held, is_any_strict
+from retrier.store.operation_requests import find_keyed, reused
+from retrier.store.schema import failed_messages, processing_attempts, retry_operations
+from retrier.store.selections import to_json
+
+attempts = processing_attempts.c
+rows = failed_messages.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOriginal:
+    """What is edited: the newest failure of a message, as it came."""
+
+    attempt_id: int
+    original: StoredOriginal
+
+
+@reading
+def find_original(tx: Transaction, unique_message_id: str) -> FoundOriginal | EditRefusal:
+    """Return the newest failure of a message with its bytes. Raises DatabaseUnavailable."""
+    key = canonical(unique_message_id) if is_guid(unique_message_id) else None
+    row = tx.execute(_newest(), {"key": key}).one_or_none()
+    if row is None:
+        return EditRefusal.UNKNOWN
+    if row.body is None:
+        return EditRefusal.DELETED
+    return FoundOriginal(
+        attempt_id=row.attempt_id,
+        original=StoredOriginal(
+            row.raw_properties, row.body, row.dialect, row.error_queue, completed_steps=None
+        ),
+    )
+
+
+@writing
+def ask_edit(
+    tx: Transaction, request: EditRequest, edited: EditedMessage, attempt_id: int
+) -> AskedEdit | EditRefused:
+    """Take an edit, with the claim of its message and a batch of its own; or say why not.
+
+    The first one wins. `attempt_id` is the failure of which `edited` was made: one that has come
+    since changes the message, and is to be looked at before. The same request under the same
+    idempotency key gives the same edit again. Raises KeyReused, DatabaseUnavailable.
+    """
+    repeated = _find_repeated(tx, request)
+    if repeated is not None:
+        return repeated
+    row = _lock(tx, request.unique_message_id)
+    if row is None:
+        return EditRefused(why=EditRefusal.UNKNOWN)
+    refused = _why_not(tx, row, request, attempt_id)
+    if refused is not None:
+        return _refuse(tx, row, request, refused)
+    edit_id, operation_id, batch_id = (str(uuid4()) for _ in range(3))
+    retry_id = claims.take_for_edit(tx, edit_id, batch_id, operation_id, row)
+    if retry_id is None:
+        return _refuse(tx, row, request, EditRefused(why=EditRefusal.CLAIMED))
+    _add_operation(tx, row, request, operation_id)
+    # Nobody marks it: it has its claim. `session_id` says which process did, so here the edit's.
+    batch = {"batch_id": batch_id, "operation_id": operation_id, "session_id": edit_id}
+    batches.add(tx, {**batch, "status": RetryBatchStatus.STAGING, "initial_size": 1})
+    edits.add(
+        tx,
+        {
+            "edit_id": edit_id,
+            "number": row.number,
+            "attempt_id": attempt_id,
+            "operation_id": operation_id,
+            "retry_id": retry_id,
+            "who": clean(request.who),
+            "why": None if request.why is None else clean(request.why, LONG_BYTES),
+            "message_id": edited.message_id,
+            "body_hash": body_hash(edited.body),
+            "raw_properties": edited.raw,
+            "body": edited.body,
+        },
+    )
+    messages.note_edit(tx, row.number)
+    event_log.append(tx, [_entry("message_edited", "an edit of it was asked for", row, request)])
+    tx.sql.announce_request(tx.conn)
+    return AskedEdit(edit_id=edit_id, operation_id=operation_id)
+
+
+def _find_repeated(tx: Transaction, request: EditRequest) -> AskedEdit | None:
+    if request.idempotency_key is None:
+        return None
+    row = find_keyed(tx, request.idempotency_key, retry_operations)
+    if row is None:
+        return None
+    if row.request_hash != hash_edit(request):
+        raise reused(row)
+    return AskedEdit(edit_id=edits.find_of(tx, row.operation_id), operation_id=row.operation_id)
+
+
+def _lock(tx: Transaction, unique_message_id: str) -> StoredRow | None:
+    ids = [canonical(unique_message_id)] if is_guid(unique_message_id) else []
+    return next(iter(messages.lock_by_id(tx, ids)), None)
+
+
+def _why_not(
+    tx: Transaction, row: StoredRow, request: EditRequest, attempt_id: int
+) -> EditRefused | None:
+    """Return why a locked message is not edited; its claim is locked as well."""
+    claimed = bool(claims.lock(tx, [row.number]))
+    status, disposition = FailedMessageStatus(row.status), Disposition(row.disposition)
+    why = why_not_edit(status, disposition, claimed=claimed, dead=request.changes.dead)
+    if why is not None:
+        faster = _find_faster(tx, row)
+        return EditRefused(why=why) if faster is None else faster
+    if attempt_id != row.attempt_id or request.attempt_id not in (None, attempt_id):
+        return EditRefused(why=EditRefusal.CHANGED)
+    held = describe_held(tx, [row.number]) if is_any_strict(tx) else {}
+    return EditRefused(why=EditRefusal.HELD, about=held[row.number]) if held else None
+
+
+def _find_faster(tx: Transaction, row: StoredRow) -> EditRefused | None:
+    """Say who was faster, of a message of which an edit is being sent or was sent last."""
+    sent = row.status == FailedMessageStatus.RESOLVED and row.resolution == Resolution.EDITED
+    who = edits.find_faster(tx, row.number, sent=sent)
+    return None if who is None else EditRefused(why=EditRefusal.EDITED, about=f"edited by {who}")
+
+
+def _refuse(
+    tx: Transaction, row: StoredRow, request: EditRequest, refused: EditRefused
+) -> EditRefused:
+    event_log.append(tx, [_entry("edit_refused", f"no edit: {refused}", row, request)])
+    return refused
+
+
+def _entry(kind: str, words: str, row: StoredRow, request: EditRequest) -> Entry:
+    key, said = row.unique_message_id, f": {request.why}" if request.why else ""
+    return Entry(kind=kind, text=f"{key}: {words}{said}", who=request.who, unique_message_id=key)
+
+
+def _add_operation(
+    tx: Transaction, row: StoredRow, request: EditRequest, operation_id: str
+) -> None:
+    """Add its operation as one that is cut already: a second cut finds nothing, and completes it."""
+    key = row.unique_message_id
+    added = operations.add(
+        tx,
+        {
+            "operation_id": operation_id,
+            "idempotency_key": request.idempotency_key,
+            "request_hash": hash_edit(request),
+            "retry_type": RetryType.EDIT,
+            "selection": to_json(Selection(ids=(key,))),
+            "cut_off": row.failure_seq,
+            "floor": 1,
+            "originator": f"edit of message {key}",
+            "requested_by": request.who,
+            "why": request.why,
+            "priority": int(Priority.SMALL),
+            "state": RetryOperationState.PREPARING,
+            "total": 1,
+            "forwarded": 0,
+            "skipped": 0,
+            "failed": 0,
+            "batches": 1,
+            "started_at": tx.now,
+            "last_cut": tx.now,
+        },
+    )
+    if not added:
+        # The same request came twice at once: the next try finds and returns the other operation.
+        raise ConcurrentChange
+    operations.add_named(tx, operation_id, [key], {key: row.number})
+
+
+@cache
+def _newest() -> Select[Any]:
+    holder = processing_attempts.alias()
+    equal = (
+        select(holder.c.body).where(holder.c.attempt_id == attempts.same_body_as).scalar_subquery()
+    )
+    return (
+        select(
+            rows.attempt_id,
+            attempts.raw_properties,
+            func.coalesce(attempts.body, equal).label("body"),
+            attempts.dialect,
+            attempts.error_queue,
+        )
+        .join_from(failed_messages, processing_attempts, attempts.attempt_id == rows.attempt_id)
+        .where(rows.unique_message_id == bindparam("key"))
+        .execution_options(**{IN_BINARY: True})
+    )
