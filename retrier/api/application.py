@@ -11,6 +11,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Scope
 
 from retrier.api import (
+    approvals,
     archive,
     breakers,
     configuration,
@@ -70,6 +71,7 @@ WORKING = (
     operations.router,
     events.router,
     operations.steering_router,
+    approvals.router,
     policies.router,
     streams.router,
     views.router,
@@ -123,6 +125,8 @@ _CONFLICTS = frozenset(
         ("post", "/api/operations"),
         ("patch", "/api/operations/{operation_id}"),
         ("delete", "/api/operations/{operation_id}"),
+        ("post", "/api/operations/{operation_id}/approve"),
+        ("post", "/api/operations/{operation_id}/refuse"),
         ("post", "/api/redirects"),
         ("post", "/api/tokens"),
         ("put", "/api/redirects/{redirect_id}"),

@@ -162,7 +162,17 @@ def make_gateway(parts: Parts) -> Gateway:
         notices=lambda: parts.policies.current().notices,
     )
     wake = parts.wake.set
-    return Gateway(parts.db, wake, own_queues, parts.emit, imports=imports, archives=archives)
+    access = settings.access
+    approval = access.approval if access is not None else None
+    return Gateway(
+        parts.db,
+        wake,
+        own_queues,
+        parts.emit,
+        imports=imports,
+        archives=archives,
+        approval=None if approval is None else approval.rules,
+    )
 
 
 def make_feed(parts: Parts) -> LiveFeed:

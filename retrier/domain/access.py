@@ -143,6 +143,17 @@ class Access:
         return f"The token {self.name}" if self.how is How.TOKEN else self.name or "Nobody"
 
     @property
+    def identity(self) -> str:
+        """Who it is, to be compared: a token by its name, people by theirs, however they came.
+
+        Empty if nobody is asked who they are. Two tokens of one person are two identities.
+        """
+        if self.how is How.OPEN:
+            return ""
+        name = self.name.strip()
+        return f"token {name}" if self.how is How.TOKEN else name.casefold()
+
+    @property
     def shown_queues(self) -> str:
         """The queues for people."""
         if self.queues is None:

@@ -60,6 +60,7 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
     Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
     Right.ACKNOWLEDGE: ("groups.acknowledge_group",),
     Right.SAVE_VIEW: ("views.delete_view", "views.put_view"),
+    Right.APPROVE: ("approvals.approve_operation", "approvals.refuse_operation"),
     Right.EDIT: ("edits.edit_message",),
     Right.REDIRECT: (
         "redirects.change_redirect",
@@ -112,6 +113,7 @@ _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
         "operations.resume",
         "operations.set_rate",
     ),
+    Right.APPROVE: ("approvals.approve", "approvals.refuse"),
     Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
     Right.ACKNOWLEDGE: ("groups.dismiss", "operations.acknowledge"),
     Right.SAVE_VIEW: ("views.delete_view", "views.save_view"),
@@ -151,7 +153,12 @@ def route_name(endpoint: object) -> str:
 def right_of(request: Request) -> Right:
     """Return the right that the route of a request takes."""
     route = request.scope.get("route")
-    known = RIGHTS.get(route_name(getattr(route, "endpoint", None)))
+    return right_for(getattr(route, "endpoint", None), request.method)
+
+
+def right_for(endpoint: object, method: str) -> Right:
+    """Return the right that a route takes, by its function and the method it is asked with."""
+    known = RIGHTS.get(route_name(endpoint))
     if known is not None:
         return known
-    return Right.READ if request.method in _READING else Right.CONFIGURE
+    return Right.READ if method in _READING else Right.CONFIGURE
