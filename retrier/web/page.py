@@ -23,7 +23,7 @@ from retrier.http.parts import LONGEST_NAME, NOBODY
 from retrier.store.archive_lists import find_archive_operation
 from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
-from retrier.web import wording
+from retrier.web import locks, wording
 from retrier.web.forms import NAME_COOKIE, SentForm, local, name_of, new_key
 from retrier.web.parts import (
     ACCESS_LINKS,
@@ -76,6 +76,8 @@ SENTENCES = {
     "dismissed": "It is not shown any more: you have seen that it is over.",
     "paused": "It is paused: what is being sent is finished, and nothing more is begun.",
     "resumed": "It goes on.",
+    "approved": "It is approved, and goes as any other from now on.",
+    "refused": "It is refused: it is cancelled, and nothing of it is sent.",
     "cancelled": "It is cancelled: what may have been sent already is finished, nothing else is sent.",
     "limited": "Its rate is changed.",
     "unlimited": "Its rate is lifted: it goes on as fast as possible.",
@@ -100,8 +102,9 @@ def _of_retry(db: Database, operation_id: str) -> Flash | None:
     if found is None:
         return None
     shown = found.operation
+    waits = " It waits for approval by a second person." if shown.is_asking else ""
     return Flash(
-        text=f"Retry of {plural(shown.total, 'message')} asked for.",
+        text=f"Retry of {plural(shown.total, 'message')} asked for.{waits}",
         link=f"/operations/{shown.operation_id}",
         live=f"operation/{shown.operation_id}/text",
     )
@@ -206,6 +209,7 @@ def environment() -> Environment:
     )
     made.filters.update({name: getattr(wording, name) for name in names})
     made.globals.update(static_url=static_url, next_words=wording.next_words)
+    made.globals.update(lock=locks.lock, why_locked=locks.reasons)
     return made
 
 
@@ -316,7 +320,8 @@ def show(
     `current` is the path of the page in the bar at the top.
     """
     frame = _make_frame(request, current)
-    text = environment().get_template(template).render(values, frame=frame, new_key=new_key)
+    with locks.locks_of(request):
+        text = environment().get_template(template).render(values, frame=frame, new_key=new_key)
     return respond(request, text, status)
 
 
