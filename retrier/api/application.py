@@ -96,11 +96,13 @@ _TEXT = {"type": "string"}
 _MEANINGS: Mapping[int, str] = MappingProxyType(
     {
         400: "A value that is not allowed",
-        403: "A browser sends this for a page of another origin",
+        401: "Nobody says who they are, where the settings ask for it; or a token is not known",
+        403: "A browser sends this for a page of another origin; or who asks has no right to it",
         404: "No such id or address",
         409: "The state of the message, another redirect, another plan, a recovery that is over, or the broker's answer forbids it",
         413: "The body is too large",
         421: "The Host header names no host of this API",
+        429: "Too many wrong tokens came from this address; with Retry-After",
         422: "A body of the wrong shape, or an Idempotency-Key of another request",
         503: "No answer is possible now: database or broker cannot be reached; with Retry-After",
     }
@@ -215,8 +217,9 @@ def _complete(document: Document) -> None:
     for schema in schemas.values():
         for member in schema.get("properties", {}).values():
             member.pop("title", None)
-    # There is nobody to log in as: whoever reaches the address may ask.
-    document["security"] = []
+    # Asked for only where the settings have a section `access`.
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    document["security"] = [{}, {"token": []}]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             _complete_operation(path, method, operation)
@@ -251,12 +254,15 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
     have to expect an answer without content in each call.
     """
     yield from (400, 421)
+    is_anonymous = path == "/api/authentication/configuration"
     if path.startswith("/api"):
-        yield 503
+        yield from (503,) if is_anonymous else (401, 403, 429, 503)
     if "{" in path or "404" in operation["responses"]:
         yield 404
+    if path == "/metrics":
+        yield 401
     if method not in _HARMLESS:
-        yield from (403, 413)
+        yield 413
     has_key = method not in _HARMLESS and (
         "/retry" in path or "archive" in path or "/revive" in path
     )

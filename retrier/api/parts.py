@@ -1,9 +1,9 @@
 """What the API is built from, and how many requests may be at work at the same time."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Annotated, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
@@ -60,6 +60,12 @@ class ApiParts(FaceParts):
     callers: Callers = field(default_factory=Callers)
     cache: AnswerCache = field(default_factory=AnswerCache)
     _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))
+
+    def of(self, access: Access) -> Self:
+        """Return the same for a request of somebody with these rights."""
+        bound = super(ApiParts, self).of(access)
+        # What was found for others is not for who sees some queues only.
+        return bound if access.seen is None else replace(bound, cache=AnswerCache())
 
     async def watch(self, look: Callable[[], T]) -> T:
         """Run a look at health or metrics, in a thread that other requests cannot take."""

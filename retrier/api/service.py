@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TypeVar
 
-from fastapi import Request, Response
+from fastapi import HTTPException, Request, Response
 
 from retrier.api.answers import HEADERS, Answer, Routes, answer, encode
 from retrier.api.parts import Parts, UnaskedParts
 from retrier.api.shapes import service as shapes
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.http.access import ASKED, NOBODY_THERE, is_known
 from retrier.store.figures import Ledger, read_ledger
 
 
@@ -56,15 +57,28 @@ async def get_health() -> Answer[shapes.Health]:
     return _report({"status": "healthy"}, 200)
 
 
+_UNTOLD = "told to who is logged in"
+
+
 @watching.head("/health/ready")
 @watching.get("/health/ready")
-async def get_readiness(parts: UnaskedParts) -> Answer[shapes.Readiness]:
-    """Answer 200 if every part works, else 503, with the reason of each part."""
+async def get_readiness(request: Request, parts: UnaskedParts) -> Answer[shapes.Readiness]:
+    """Answer 200 if every part works, else 503, with the reason of each part.
+
+    Reasons name queues and hosts: where people log in, only those who may read are told them.
+    """
     health = await parts.watch(parts.health)
     ready = all(ok for ok, _ in health.values())
+    is_told = await is_known(request)
     report: shapes.Readiness = {
         "status": "ready" if ready else "not ready",
-        "parts": {name: {"ok": ok, "reason": reason} for name, (ok, reason) in health.items()},
+        "parts": {
+            name if is_told else name.partition(" ")[0]: {
+                "ok": ok,
+                "reason": reason if is_told else _UNTOLD,
+            }
+            for name, (ok, reason) in health.items()
+        },
     }
     return _report(report, 200 if ready else 503)
 
@@ -77,7 +91,12 @@ def _report(content: T, status: int) -> Answer[T]:
 @watching.head("/metrics", response_class=Response)
 @watching.get("/metrics", response_class=Response)
 async def get_metrics(request: Request, parts: UnaskedParts) -> Response:
-    """Return all metrics of this process, in Prometheus' text format or as OpenMetrics."""
+    """Return all metrics of this process, in Prometheus' text format or as OpenMetrics.
+
+    Their labels name queues: where people log in, they take a token that may read.
+    """
+    if not await is_known(request):
+        raise HTTPException(401, NOBODY_THERE, ASKED)
     accept = request.headers.get("accept", "")
     content_type, text = await parts.watch(partial(parts.metrics, accept))
     headers = {"Content-Type": content_type, "Cache-Control": "no-store"}

@@ -336,6 +336,10 @@ LINES: Mapping[str, Wording] = {
     ),
     "staging.renewed": _warning("Deleting the staging queue and declaring it again: {reason}"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
+    "api.certificate_renewed": _info("The certificate of the API was read again"),
+    "api.certificate_refused": _warning(
+        "The certificate of the API cannot be used as it is now, and the one before goes on: {reason}"
+    ),
     "api.listening": _info("The API is listening on {host} port {port}. Open {page}"),
     "health.listening": _info("Health and metrics are available on {host} port {port}"),
     "health.not_listening": _warning("Health and metrics are not available: {reason}"),

@@ -137,9 +137,16 @@ class StopSignals:
     """
 
     def __init__(
-        self, begin: Callable[[str], object], again: Callable[[], object] = end_at_once
+        self,
+        begin: Callable[[str], object],
+        again: Callable[[], object] = end_at_once,
+        renew: Callable[[], object] | None = None,
     ) -> None:
-        """Call `begin` with the name of the first signal, and `again` for each later one."""
+        """Call `begin` with the name of the first signal, and `again` for each later one.
+
+        SIGHUP stops nothing if there is something to `renew`: that is called then.
+        """
+        self._renew = renew
         self._begin = begin
         self._again = again
         self._reading, self._writing = socket.socketpair()
@@ -149,13 +156,16 @@ class StopSignals:
         """Heed the signals from now on. Call it in the main thread: Python allows no other."""
         threading.Thread(target=self._take_up, name="signals", daemon=True).start()
         signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
-        for number in _STOPS:
+        for number in _STOPS if self._renew is None else (*_STOPS, signal.SIGHUP):
             signal.signal(number, _leave_it_to_the_thread)
 
     def _take_up(self) -> None:
         begun = False
         while True:
-            for number in _STOPS.intersection(self._reading.recv(1)):
+            received = self._reading.recv(1)
+            if signal.SIGHUP in received and self._renew is not None:
+                self._renew()
+            for number in _STOPS.intersection(received):
                 if begun:
                     self._again()
                 else:

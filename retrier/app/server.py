@@ -2,9 +2,10 @@
 
 import os
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from errno import EADDRINUSE
 from functools import partial
@@ -25,13 +26,14 @@ from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnava
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
 from retrier.http.access import PEER, Gate
 from retrier.http.parts import AT_WORK
-from retrier.settings import Role, Settings, name_settings_queues
+from retrier.http.sights import Sights
+from retrier.settings import ApiTls, Role, Settings, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
 from retrier.web.application import create_page, warm_up
 from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
-from retrier.web.parts import Addition, PageParts, QueueState
+from retrier.web.parts import Addition, OwnCounts, PageParts, QueueState
 
 _COUNT_LIMIT = timedelta(seconds=60)
 """How long one statement of the counts may take."""
@@ -68,6 +70,8 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
     """Return the page. It shares with the API the connections, and how many requests are at work."""
     page_parts = PageParts(
         db=api.db,
+        sights=api.sights,
+        own_counts=OwnCounts(parts.clock).of,
         codec=api.codec,
         gateway=api.gateway,
         counts=state.counts,
@@ -136,8 +140,11 @@ _GRACE = 3
 class WebServer:
     """Listens from the start, so that /health/ready can show what is still missing."""
 
-    def __init__(self, api: ASGIApp, host: str, port: int) -> None:
-        self._socket = _listen(host, port)
+    def __init__(
+        self, api: ASGIApp, host: str, port: int, tls: ApiTls | None = None, key: str = "api.port"
+    ) -> None:
+        self._socket = _listen(host, port, key)
+        self._tls = tls if tls is not None and tls.certificate else None
         config = uvicorn.Config(
             api,
             log_config=None,
@@ -147,7 +154,10 @@ class WebServer:
             access_log=False,
             lifespan="off",
             timeout_graceful_shutdown=_GRACE,
+            ssl_certfile=self._tls.certificate if self._tls else None,
+            ssl_keyfile=(self._tls.key or None) if self._tls else None,
         )
+        self._config = config
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="api", daemon=True
@@ -163,6 +173,27 @@ class WebServer:
         """Start serving."""
         self._thread.start()
 
+    @property
+    def scheme(self) -> str:
+        """What its addresses begin with."""
+        return "https" if self._tls else "http"
+
+    def renew_certificate(self) -> str | None:
+        """Read the certificate and its key again, for connections from now on; return why not, or None.
+
+        The old one goes on if the new one cannot be used.
+        """
+        if self._tls is None or self._config.ssl is None:
+            return None
+        try:
+            # Tried apart: a certificate without its key would leave the context in use without both.
+            trial = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            for context in (trial, self._config.ssl):
+                context.load_cert_chain(self._tls.certificate, self._tls.key or None)
+        except OSError as error:
+            return f"{self._tls.certificate}: {error.strerror or error}"
+        return None
+
     def begin_to_stop(self) -> None:
         """Accept no more requests, and finish those in progress."""
         self._server.should_exit = True
@@ -174,7 +205,7 @@ class WebServer:
         self._socket.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, key: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -183,7 +214,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if error.errno == EADDRINUSE:
             # Whoever has it may give it back: a supervisor has to start this process again.
             raise ServiceUnavailable(f"{problem}; {_WHAT_TO_DO}") from error
-        raise ConfigurationError([f"api.port: {problem}"]) from error
+        raise ConfigurationError([f"{key}: {problem}"]) from error
     # Connections inherit TCP_NODELAY. An answer is written in two pieces, head and content. Without
     # the option the second waits until the client acknowledges the first, which takes 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -257,8 +288,9 @@ def make_server(
     """
     settings = parts.settings.api
     api = make_faces(parts, health, feed, page if Role.API in roles else None)
+    peers = Peers(api, settings.trusted_proxies)
     try:
-        return WebServer(Peers(api, settings.trusted_proxies), settings.host, settings.port)
+        return WebServer(peers, settings.host, settings.port, settings.tls)
     except (ConfigurationError, ServiceUnavailable) as error:
         if Role.API in roles:
             raise
@@ -266,10 +298,30 @@ def make_server(
         return None
 
 
+def make_health_server(parts: Parts, health: Health, feed: LiveFeed) -> WebServer | None:
+    """Return the server of health and metrics alone, open to whoever reaches it; None without a port.
+
+    Raises ConfigurationError, ServiceUnavailable.
+    """
+    settings = parts.settings.api
+    if settings.health_port is None:
+        return None
+    api = create_api(replace(_api_parts(parts, health, feed), gate=Gate()), whole=False)
+    return WebServer(api, settings.host, settings.health_port, key="api.health_port")
+
+
 def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | None) -> ASGIApp:
     """Return the API, and in front of it the page, if this process has one."""
-    api_parts = ApiParts(
-        db=parts.db.apart(AT_WORK, ANSWER_LIMIT),
+    api_parts = _api_parts(parts, health, feed)
+    api = create_api(api_parts, whole=page is not None)
+    return api if page is None else Faces(api, make_page(parts, api_parts, page))
+
+
+def _api_parts(parts: Parts, health: Health, feed: LiveFeed) -> ApiParts:
+    db = parts.db.apart(AT_WORK, ANSWER_LIMIT)
+    return ApiParts(
+        db=db,
+        sights=Sights(db),
         gateway=make_gateway(parts),
         codec=parts.transport.codec,
         health=health,
@@ -284,8 +336,6 @@ def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | N
         configured=_configured(parts.settings),
         callers=make_callers(parts.settings.api),
     )
-    api = create_api(api_parts, whole=page is not None)
-    return api if page is None else Faces(api, make_page(parts, api_parts, page))
 
 
 def make_gate(parts: Parts) -> Gate:

@@ -38,7 +38,7 @@ from retrier.app.readiness import (
 )
 from retrier.app.reports import ProcessReport, ReadReport
 from retrier.app.schedule import Ticks
-from retrier.app.server import Listening, make_page_state, make_server
+from retrier.app.server import Listening, make_health_server, make_page_state, make_server
 from retrier.clock import Clock
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
@@ -48,6 +48,8 @@ from retrier.events.service import (
     ApiListening,
     BrokerReached,
     BrokerUnreachable,
+    CertificateRefused,
+    CertificateRenewed,
     DatabaseReached,
     DatabaseUnreachable,
     DefaultDatabaseUsed,
@@ -241,7 +243,7 @@ def serve(
         policies=make_policy_source(settings, config, os.environ, clock, stream.emit),
     )
     service = Service(parts, roles, additions)
-    StopSignals(service.begin_stop).listen()
+    StopSignals(service.begin_stop, renew=service.renew).listen()
     for variable, setting in find_used_knobs(config, os.environ).items():
         stream.emit(KnobUsed(variable=variable, setting=setting))
     if not is_database_named(settings):
@@ -276,6 +278,7 @@ class Service:
         self._ticks = Ticks(parts, self._board, self._listening, counts)
         self._feed = make_feed(parts)
         self._server = make_server(parts, roles, self._board.read, self._feed, self._page)
+        self._health_server = make_health_server(parts, self._board.read, self._feed)
         self._threads: list[threading.Thread] = []
         self._sender: threading.Thread | None = None
         self._probe = CachedQuery(partial(probe_read, parts.db.apart(1)), parts.clock, _PROBE)
@@ -287,6 +290,13 @@ class Service:
         self._parts.wake.set()
         self._parts.wake_archiving.set()
 
+    def renew(self) -> None:
+        """Read anew what a signal asks to be read: the certificate of the API."""
+        if self._server is not None:
+            why_not = self._server.renew_certificate()
+            told = CertificateRenewed() if why_not is None else CertificateRefused(reason=why_not)
+            self._parts.emit(told)
+
     def run(self) -> int:
         """Start everything, wait for the stop, stop everything."""
         roles = ", ".join(sorted(self._roles))
@@ -297,9 +307,14 @@ class Service:
             self._server.start()
             host, port = self._server.address
             if Role.API in self._roles:
-                self._parts.emit(ApiListening(host=host, port=port, page=_page_of(host, port)))
+                page = _page_of(self._server.scheme, host, port)
+                self._parts.emit(ApiListening(host=host, port=port, page=page))
             else:
                 self._parts.emit(HealthListening(host=host, port=port))
+        if self._health_server is not None:
+            self._health_server.start()
+            host, port = self._health_server.address
+            self._parts.emit(HealthListening(host=host, port=port))
         startup = Startup(parts=self._parts, board=self._board)
         if startup.prepare():
             self._start_parts(startup)
@@ -393,6 +408,8 @@ class Service:
             self._sender.join(max(0.0, left))
         if self._server is not None:
             self._server.stop(max(0.0, end - self._parts.clock.monotonic()))
+        if self._health_server is not None:
+            self._health_server.stop(max(0.0, end - self._parts.clock.monotonic()))
         self._feed.wait(max(0.0, end - self._parts.clock.monotonic()))
         self._parts.db.dispose()
 
@@ -404,8 +421,8 @@ class Service:
         return True, describe_database(self._ticks.imports, recovering=self._ticks.recovering)
 
 
-def _page_of(host: str, port: int) -> str:
+def _page_of(scheme: str, host: str, port: int) -> str:
     """Return where a person of this machine opens the page."""
     if host in ("0.0.0.0", "::", ""):  # noqa: S104 - it is looked at, not listened on
-        return f"http://localhost:{port}/"
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+        return f"{scheme}://localhost:{port}/"
+    return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"

@@ -134,7 +134,9 @@ class Access:
         """Return why messages of a queue may not be acted on, for people; None if they may."""
         if self.owns(queue):
             return None
-        place = f"the queue {queue}" if queue else "a queue that is not known"
+        # Who sees own queues only is told the names of no others.
+        is_told = bool(queue) and not self.reads_own_only
+        place = f"the queue {queue}" if is_told else "the queue of this"
         return f"{self.shown} has no right to {place}, only to {self.shown_queues}."
 
     @property

@@ -40,6 +40,8 @@ KINDS = (
     "import_read_again",
     "import_sent",
     "import_stamped",
+    "logged_in",
+    "logged_out",
     "message_archived",
     "message_dead",
     "message_declared_dead",
@@ -78,6 +80,8 @@ KINDS = (
     "unarchive_asked",
     "unarchive_completed",
     "unarchive_refused",
+    "token_created",
+    "token_revoked",
     "view_deleted",
     "view_saved",
 )

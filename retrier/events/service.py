@@ -198,6 +198,21 @@ class ApiListening(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateRenewed(Event):
+    """The certificate of the API was read again, as a signal asked for."""
+
+    name = "api.certificate_renewed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertificateRefused(Event):
+    """The certificate of the API cannot be used as it is in its file now: the old one goes on."""
+
+    name = "api.certificate_refused"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HealthListening(Event):
     """Health and metrics can be read; this process has no API."""
 

@@ -21,6 +21,7 @@ from retrier.domain.access import (
     AccessRules,
     AccessToken,
     How,
+    Right,
     hash_secret,
     is_token,
     role_of,
@@ -37,14 +38,14 @@ SESSION_COOKIE = "retrier_session"
 SECURE_COOKIE = "__Host-retrier_session"
 """The same behind TLS: browsers take a name that begins so from this very host only."""
 
-_REMEMBERED_FOR = 0.5
+_TAKEN_FOR = 0.5
 """Seconds for which a token or a session is taken as it was: what is revoked ends within a second."""
-_MOST_REMEMBERED = 1000
+_MOST_KEPT = 1000
 _GUESSES = 10
 """Wrong tokens and sessions of one address that are answered in a second."""
 _MOST_ADDRESSES = 10_000
 
-_ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
+ASKED = {"WWW-Authenticate": 'Bearer realm="Retrier"'}
 NOBODY_THERE = "Who asks? Send a token as `Authorization: Bearer`, or log in on the page."
 NOT_KNOWN = "This token is not known here: it is mistyped, revoked, or it has run out."
 _OVER = "This session is over: log in again."
@@ -101,7 +102,7 @@ class Guesses:
 
 
 @dataclass(slots=True)
-class _Remembered:
+class _Recent:
     """What was found lately, by the hash of the secret."""
 
     clock: Clock
@@ -111,12 +112,12 @@ class _Remembered:
     def find(self, sha256: str) -> Access | None:
         with self.lock:
             at, access = self.known.get(sha256, (0.0, None))
-            return access if self.clock.monotonic() - at < _REMEMBERED_FOR else None
+            return access if self.clock.monotonic() - at < _TAKEN_FOR else None
 
     def keep(self, sha256: str, access: Access) -> None:
         with self.lock:
             self.known[sha256] = (self.clock.monotonic(), access)
-            if len(self.known) > _MOST_REMEMBERED:
+            if len(self.known) > _MOST_KEPT:
                 self.known.popitem(last=False)
 
     def forget(self, sha256: str) -> None:
@@ -142,7 +143,7 @@ class Gate:
         self._tell = tell
         self._clock = clock or SystemClock()
         self._guesses = Guesses(self._clock)
-        self._remembered = _Remembered(self._clock)
+        self._recent = _Recent(self._clock)
 
     async def find(self, request: Request) -> Access:
         """Return who asks. Raises HTTPException: 401 for nobody, 429 for who guesses."""
@@ -156,7 +157,7 @@ class Gate:
             self._tell(address, str(refusal))
             if self._guesses.are_too_many(address):
                 raise _too_many() from None
-            raise HTTPException(401, str(refusal), _ASKED) from None
+            raise HTTPException(401, str(refusal), ASKED) from None
         return replace(found, address=address, reads_own_only=self.rules.reads_own_only)
 
     def refuse(self, access: Access, why_not: str) -> None:
@@ -165,7 +166,7 @@ class Gate:
 
     def forget(self, sha256: str) -> None:
         """Ask the database anew for this session: it was ended."""
-        self._remembered.forget(sha256)
+        self._recent.forget(sha256)
 
     async def _find(self, request: Request, address: str, rules: AccessRules) -> Access:
         named = request.headers.getlist("authorization")
@@ -181,7 +182,7 @@ class Gate:
         if by_proxy is not None:
             return by_proxy
         # Nobody guesses without a secret: it is a browser that has to log in first.
-        raise HTTPException(401, NOBODY_THERE, _ASKED)
+        raise HTTPException(401, NOBODY_THERE, ASKED)
 
     async def _of_bearer(self, token: str, address: str, rules: AccessRules) -> Access:
         if not is_token(token):
@@ -203,14 +204,14 @@ class Gate:
     async def _look_up(
         self, sha256: str, address: str, look: Callable[[Database, str], Access]
     ) -> Access:
-        remembered = self._remembered.find(sha256)
-        if remembered is not None:
-            return remembered
+        recent = self._recent.find(sha256)
+        if recent is not None:
+            return recent
         self._refuse_guesser(address)
         if self._db is None:
             raise Refused(NOT_KNOWN)
         found = await to_thread.run_sync(look, self._db, sha256)
-        self._remembered.keep(sha256, found)
+        self._recent.keep(sha256, found)
         return found
 
     def _refuse_guesser(self, address: str) -> None:
@@ -274,3 +275,12 @@ async def find_access(request: Request) -> Access:
         gate.refuse(access, why_not)
         raise HTTPException(403, why_not)
     return access
+
+
+async def is_known(request: Request) -> bool:
+    """Say whether somebody asks who may read, where everybody is answered something."""
+    gate: Gate = request.app.state.parts.gate
+    try:
+        return (await gate.find(request)).may(Right.READ)
+    except HTTPException:
+        return False

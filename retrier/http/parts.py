@@ -18,6 +18,7 @@ from retrier.errors import ConfigurationError
 from retrier.gateway import Gateway
 from retrier.http.access import Gate
 from retrier.http.problems import later
+from retrier.http.sights import Sights
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 from retrier.store.policies import Bounds, SimulatedBefore, simulate_policies
@@ -195,6 +196,7 @@ class FaceParts:
     """
 
     db: Database
+    sights: Sights
     codec: PropertyCodec
     gateway: Gateway
     version: str
@@ -212,7 +214,8 @@ class FaceParts:
         """Return the same for a request of somebody with these rights."""
         if access is OPEN:
             return self
-        return replace(self, access=access, gateway=self.gateway.of(access))
+        bound = replace(self, access=access, gateway=self.gateway.of(access))
+        return bound if access.seen is None else replace(bound, db=self.sights.of(access.seen))
 
     @property
     def shows_content(self) -> bool:

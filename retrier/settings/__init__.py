@@ -17,6 +17,7 @@ from retrier.settings.loading import (
 )
 from retrier.settings.model import (
     Api,
+    ApiTls,
     Broker,
     Database,
     ErrorQueue,
@@ -32,6 +33,7 @@ from retrier.settings.policies import PoliciesSection, find_policy_warnings, mak
 
 __all__ = [
     "Api",
+    "ApiTls",
     "Broker",
     "Database",
     "ErrorQueue",

@@ -23,7 +23,7 @@ from retrier.domain.access import (
     is_token_name,
 )
 from retrier.domain.approval import ApprovalRules, ApprovedAct
-from retrier.domain.hosts import Network, Proxies, is_loopback, parse_network
+from retrier.domain.hosts import Network, Proxies, is_loopback, parse_host, parse_network
 from retrier.settings.fields import (
     Count,
     Duration,
@@ -249,11 +249,17 @@ _OPEN_TO_ALL = (
 )
 
 
+def _is_elsewhere(host: str) -> bool:
+    """Say whether it is an address, and not one of this machine alone."""
+    is_address = parse_host(f"[{host}]" if ":" in host else host) is not None
+    return is_address and not is_loopback(host)
+
+
 def find_access_clashes(tree: Mapping[str, object]) -> Iterator[Clash]:
     """Find what does not go together; reads values that are not checked yet."""
     access = tree.get("access")
     match tree:
-        case {"api": {"host": str(host)}} if not is_loopback(host) and access is None:
+        case {"api": {"host": str(host)}} if _is_elsewhere(host) and access is None:
             yield (
                 ("api", "host"),
                 _OPEN_TO_ALL,

@@ -96,7 +96,8 @@ def check_queue_name(name: str) -> str:
     return name
 
 
-def _read_off(value: object) -> object:
+def read_off(value: object) -> object:
+    """Return None for an empty text."""
     # In the environment nothing but an empty text can say that there is no queue.
     return None if value == "" else value
 
@@ -154,7 +155,7 @@ KeptAlike = Annotated[timedelta | Literal["resolved"] | None, BeforeValidator(_p
 """The same, or `resolved`: as long as what is resolved in another way."""
 Size = Annotated[int, BeforeValidator(_parse_size), AfterValidator(_check_size)]
 QueueName = Annotated[str, AfterValidator(check_queue_name)]
-OptionalQueue = Annotated[QueueName | None, BeforeValidator(_read_off)]
+OptionalQueue = Annotated[QueueName | None, BeforeValidator(read_off)]
 
 
 _LONGEST_HEADER = 255

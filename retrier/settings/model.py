@@ -35,6 +35,7 @@ from retrier.settings.fields import (
     at_least,
     between,
     check_queue_name,
+    read_off,
 )
 from retrier.settings.policies import BreakersSection, PoliciesSection
 
@@ -309,6 +310,9 @@ class Processor(Section):
     lease: Annotated[Duration, at_least("3s")] = timedelta(seconds=15)
 
 
+OptionalPort = Annotated[Count, between(0, 65535)] | None
+
+
 class Api(Section):
     """Where the HTTP API listens (port 0: any free port), and who may ask it."""
 
@@ -318,7 +322,7 @@ class Api(Section):
     allowed_origins: tuple[AllowedOrigin, ...] = ()
     trusted_proxies: tuple[TrustedProxy, ...] = ()
     tls: ApiTls = ApiTls()
-    health_port: Annotated[Count, between(0, 65535)] | None = None
+    health_port: Annotated[OptionalPort, BeforeValidator(read_off)] = None
     """The port of health and metrics, where nothing else is answered; None: they are on `port`."""
 
 

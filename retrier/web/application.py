@@ -133,6 +133,12 @@ def _misshapen(request: Request, error: Exception) -> Response:
     return _show_problem(request, Problem(status=400, detail=detail))
 
 
+FREE = (static_router,)
+"""Routes that answer everybody, and use no database."""
+
+LIVE = (live_values.router,)
+"""Routes that do not end, and use no database."""
+
 WORKING = (
     overview.router,
     groups.router,
@@ -168,9 +174,11 @@ def create_page(parts: PageParts) -> FastAPI:
     )
     page.state.parts = parts
     add_handlers(page)
-    page.include_router(static_router)
+    for router in FREE:
+        page.include_router(router)
     known = Depends(find_access)
-    page.include_router(live_values.router, dependencies=[known])
+    for router in LIVE:
+        page.include_router(router, dependencies=[known])
     # A form is read before the place is taken, and scope "function" frees it before the answer is
     # sent: a slow client holds none.
     place = Depends(_take_place, scope="function")

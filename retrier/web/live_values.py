@@ -147,6 +147,9 @@ async def follow_page(
 
     `message` is the id of the message whose page it is.
     """
+    if parts.access.seen is not None:
+        # What is told here is about all queues. A browser does not ask again after this answer.
+        return Response(status_code=204)
 
     def note_reader() -> None:
         parts.counts.note_reader_of(message)

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
+from retrier.domain.access import Access
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
@@ -327,8 +328,12 @@ def show(
 
 def _make_frame(request: Request, current: str) -> Frame:
     parts: PageParts = request.app.state.parts
+    access: Access | None = getattr(request.state, "access", None)
+    # Whoever has not said who they are is shown no counts and nothing that was done.
+    is_known = access is not None or parts.gate.rules is None
+    parts = parts if access is None else parts.of(access)
     parts.counts.note_reader()
-    done, last = request.query_params.get("done", ""), parts.counts.last
+    done, last = request.query_params.get("done", ""), parts.counts.last if is_known else None
     return Frame(
         path=_own_address(request),
         current=current,
@@ -337,11 +342,11 @@ def _make_frame(request: Request, current: str) -> Frame:
         waiting={} if last is None else last.waiting,
         instance=parts.instance,
         version=parts.version,
-        live=getattr(request.state, "live", live_version(parts)),
+        live=getattr(request.state, "live", live_version(parts)) if is_known else "",
         now=parts.counts.now(),
         user=name_of(request),
         key=new_key(),
-        flash=find_flash(parts.db, done) if done and request.method == "GET" else None,
+        flash=find_flash(parts.db, done) if is_known and done and request.method == "GET" else None,
         strays=strays_of(request),
     )
 

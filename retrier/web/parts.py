@@ -1,15 +1,22 @@
 """What the page is built from, and the pages that the bar at the top leads to."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Annotated, Self
 
 from fastapi import APIRouter, Depends, Request
 
+from retrier.clock import Clock
 from retrier.domain.access import Access
+from retrier.errors import RetrierError
 from retrier.http.access import find_access
 from retrier.http.parts import FaceParts, refuse_policies
+from retrier.http.sights import MOST
 from retrier.policy.policy_set import PolicySet
+from retrier.store.engine.database import Database
 from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 
@@ -106,7 +113,8 @@ class PageParts(FaceParts):
 
     `counts` are kept by a job, `live` tells open pages what changed. `queues` says how the queues
     of this process are. `policy_text` returns the section of the policies as it stands in the file,
-    and `read_policies` makes a set of such a text, or raises ConfigurationError.
+    and `read_policies` makes a set of such a text, or raises ConfigurationError. `own_counts` gives
+    the counts of a database that shows some queues only.
     """
 
     counts: PageCounts
@@ -116,7 +124,38 @@ class PageParts(FaceParts):
     queues: Callable[[], Sequence[QueueState]] = list
     additions: Sequence[Addition] = ()
     policy_text: Callable[[], str] = str
+    own_counts: Callable[[Database], PageCounts] | None = None
     read_policies: Callable[[str], PolicySet] = refuse_policies
+
+    def of(self, access: Access) -> Self:
+        """Return the same for a request of somebody with these rights."""
+        bound = super(PageParts, self).of(access)
+        if access.seen is None or self.own_counts is None:
+            return bound
+        return replace(bound, counts=self.own_counts(bound.db))
+
+
+class OwnCounts:
+    """Counts for those who see some queues only: made when somebody looks, for no job knows them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: OrderedDict[Database, PageCounts] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, db: Database) -> PageCounts:
+        """Return the counts of a database, renewed if it is time to."""
+        with self._lock:
+            found = self._known.get(db)
+            if found is None:
+                found = self._known[db] = PageCounts(db, self._clock, lambda _found, _trouble: "")
+            self._known.move_to_end(db)
+            if len(self._known) > MOST:
+                self._known.popitem(last=False)
+        found.note_reader()
+        with suppress(RetrierError):  # the counts keep it, and the page tells of it
+            found.tick()
+        return found
 
 
 async def _of(request: Request, access: Annotated[Access, Depends(find_access)]) -> PageParts:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from html import escape
 
-from retrier.web.application import FREE, WORKING
+from retrier.web.application import FREE, LIVE, WORKING
 from tests.golden.asked import begun, filled, route_of, shown
 from tests.golden.story import Known
 from tests.golden.world import World
@@ -273,7 +273,7 @@ def routes(_world: World) -> set[str]:
     """Return every route of the page."""
     return {
         f"{method} {route.path}"  # type: ignore[attr-defined] # all of them have paths
-        for router in (*FREE, *WORKING)
+        for router in (*FREE, *LIVE, *WORKING)
         for route in router.routes
         for method in route.methods  # type: ignore[attr-defined]
     }

@@ -21,6 +21,7 @@ from retrier.gateway import Gateway
 from retrier.http.access import Gate
 from retrier.http.cache import AnswerCache
 from retrier.http.parts import MissingQueues, see_nothing
+from retrier.http.sights import Sights
 from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.lease import Fence, Holder, acquire_lease
@@ -76,6 +77,7 @@ class Api:
         self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
         parts = ApiParts(
             db=db,
+            sights=Sights(db),
             codec=AmqpPropertyCodec(),
             gateway=Gateway(
                 db,

@@ -13,7 +13,7 @@ from retrier.web.application import create_page
 from retrier.web.counts import PageCounts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
-from retrier.web.parts import Addition, PageParts, QueueState
+from retrier.web.parts import Addition, OwnCounts, PageParts, QueueState
 from tests.support.api import Api
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
@@ -37,6 +37,8 @@ class Web:
         of_api = api.app.state.parts
         self.parts = PageParts(
             db=api.db,
+            sights=of_api.sights,
+            own_counts=OwnCounts(api.clock).of,
             codec=of_api.codec,
             gateway=of_api.gateway,
             counts=self.counts,

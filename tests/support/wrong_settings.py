@@ -149,7 +149,7 @@ WRONG_FILES = {
     ),
     "api: {host: 0.0.0.0}": (
         "api.host: must be a loopback address (127.0.0.0/8, ::1, localhost) "
-        "because the API asks for no token, is 0.0.0.0"
+        "as long as nobody has to log in: write a section `access`, see docs/access.md"
     ),
     "api: {port: 70000}": "api.port: must be between 0 and 65535, is 70000",
     "api: {allowed_hosts: ['*.example']}": (

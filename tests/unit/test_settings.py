@@ -167,13 +167,13 @@ def test_a_variable_that_names_no_section_is_left_alone(name: str) -> None:
 
 def test_an_unknown_key_of_a_known_section_in_the_environment_is_a_problem() -> None:
     assert problems_of(RETRIER_API__PROT="1") == (
-        "api.prot: is not a setting; known here: host, port, allowed_hosts, allowed_origins, trusted_proxies (from RETRIER_API__PROT)",
+        "api.prot: is not a setting; known here: host, port, allowed_hosts, allowed_origins, trusted_proxies, tls, health_port (from RETRIER_API__PROT)",
     )
 
 
 def test_a_variable_that_names_only_a_section_is_a_problem() -> None:
     assert problems_of(RETRIER_API="{}") == (
-        "api: must hold keys of its own: host, port, allowed_hosts, allowed_origins, trusted_proxies (from RETRIER_API)",
+        "api: must hold keys of its own: host, port, allowed_hosts, allowed_origins, trusted_proxies, tls, health_port (from RETRIER_API)",
     )
 
 
@@ -248,7 +248,7 @@ def test_a_key_given_twice_is_a_problem(settings_file: Write) -> None:
 
 def test_a_key_that_is_no_text_is_an_unknown_key(settings_file: Write) -> None:
     assert problems_of(settings_file("api: {5: 1}")) == (
-        "api.5: is not a setting; known here: host, port, allowed_hosts, allowed_origins, trusted_proxies",
+        "api.5: is not a setting; known here: host, port, allowed_hosts, allowed_origins, trusted_proxies, tls, health_port",
     )
 
 
@@ -331,11 +331,25 @@ def test_the_api_may_listen_on_loopback(host: str) -> None:
     assert load_settings(None, {"RETRIER_API__HOST": host}).api.host == host
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "localhost.example", ""])  # noqa: S104 - refused
-def test_the_api_may_listen_nowhere_else(host: str) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "localhost.example"])  # noqa: S104 - refused
+def test_the_api_may_listen_nowhere_else_where_nobody_logs_in(host: str) -> None:
     (problem,) = problems_of(RETRIER_API__HOST=host)
 
     assert problem.startswith("api.host: must be a loopback address")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1"])  # noqa: S104 - allowed here
+def test_the_api_may_listen_anywhere_where_people_log_in(settings_file: Write, host: str) -> None:
+    path = settings_file(f"access: {{}}\napi: {{host: '{host}'}}\n")
+
+    assert load_settings(path, {}).api.host == host
+
+
+@pytest.mark.parametrize("host", ["", "a b", "http://x"])
+def test_the_api_listens_at_an_address(host: str) -> None:
+    (problem,) = problems_of(RETRIER_API__HOST=host)
+
+    assert problem.startswith("api.host: must be an address of this machine")
 
 
 def test_the_hosts_of_a_proxy_are_names_with_commas_in_the_environment() -> None:

@@ -1,7 +1,7 @@
 """The database: its engine, its clock, and decorators that make verbs of functions."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from retrier.clock import Clock
 from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.engine.engines import make_postgres, make_sqlite
+from retrier.store.engine.narrowing import narrow
 from retrier.store.engine.postgres_dialect import POSTGRES
 from retrier.store.engine.refusals import Translator, is_transient
 from retrier.store.engine.sessions import is_pooled, make_session_settings
@@ -111,6 +112,15 @@ class Database:
         options = replace(self._options, connections=connections, answer_limit=answer_limit)
         self._apart.append(Database(options, self._file))
         return self._apart[-1]
+
+    def narrowed(self, queues: Sequence[str], connections: int = 2) -> "Database":
+        """Return the same database for reading, with what belongs to queues of these patterns only.
+
+        It has connections of its own; `dispose` closes them, too.
+        """
+        narrow_one = self.apart(connections, self._options.answer_limit)
+        narrow(narrow_one.engine, queues, is_sqlite=self.is_sqlite)
+        return narrow_one
 
     def is_pooled(self) -> bool:
         """Say whether a pooler stands before the server. Raises DatabaseUnavailable."""

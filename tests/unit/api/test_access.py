@@ -306,3 +306,54 @@ def test_without_rules_everybody_may_everything(database: Database) -> None:
     assert api.http.get("/api/errors").status_code == 200
     assert api.http.post("/api/errors/retry/all").status_code == 202
     api.http.close()
+
+
+class TestWhoReadsOwnQueuesOnly:
+    @pytest.fixture
+    def api(self, database: Database) -> Iterator[Api]:
+        made = Api(database, rules=rules(reads_own_only=True))
+        yield made
+        made.http.close()
+
+    def test_sees_no_trace_of_other_queues_in_any_answer(self, api: Api) -> None:
+        own, other = api.receive(failure(queue=OWN), failure(queue=OTHER, endpoint="Billing"))
+        admin = bearer(AccessRole.ADMIN)
+        for key in (own, other):
+            api.http.post(f"/api/errors/{key}/retry", headers=admin)
+        api.http.post(
+            "/api/redirects",
+            headers=admin,
+            json={"fromphysicaladdress": OTHER, "tophysicaladdress": "elsewhere"},
+        )
+        reading = [each for each in ROUTES if "GET" in each.methods]
+
+        texts = {each.path: ask(api, each, _NARROW).text.lower() for each in reading}
+
+        assert {path for path, text in texts.items() if OTHER in text or other in text} == set()
+        assert own in texts["/api/errors"]
+
+    def test_cannot_open_a_message_of_another_queue(self, api: Api) -> None:
+        own, other = api.receive(failure(queue=OWN), failure(queue=OTHER))
+        paths = ("errors/{}", "errors/last/{}", "messages/{}/body", "errors/{}/attempts")
+
+        statuses = {
+            path: [
+                api.http.get(f"/api/{path.format(key)}", headers=_NARROW).status_code
+                for key in (own, other)
+            ]
+            for path in paths
+        }
+
+        assert statuses == {path: [200, 404] for path in paths}
+
+    def test_counts_nothing_else(self, api: Api) -> None:
+        api.receive(failure(queue=OWN), failure(queue=OTHER), failure(queue=OTHER))
+
+        counted = api.http.head("/api/errors", headers=_NARROW).headers["Total-Count"]
+        (group,) = api.http.get("/api/recoverability/groups", headers=_NARROW).json()
+        summary = api.http.get("/api/errors/summary", headers=_NARROW).json()
+        every = api.http.get("/api/errors/summary", headers=bearer(AccessRole.READER)).json()
+
+        assert counted == "1"
+        assert group["count"] == 1
+        assert summary != every

@@ -110,3 +110,28 @@ def test_a_preview_shows_what_is_not_ones_own(web: Web) -> None:
 
     assert "Retry 1 message" in shown
     assert "no right" in shown
+
+
+class TestWhoReadsOwnQueuesOnly:
+    @pytest.fixture
+    def web(self, database: Database) -> Iterator[Web]:
+        api = Api(database, rules=rules(reads_own_only=True))
+        made = Web(api)
+        yield made
+        made.close()
+        api.http.close()
+
+    def test_sees_no_trace_of_other_queues_on_any_page(self, web: Web) -> None:
+        own, other = web.api.receive(failure(queue=OWN), failure(queue=OTHER, endpoint="Billing"))
+        admin = bearer(AccessRole.ADMIN)
+        for key in (own, other):
+            web.api.http.post(f"/api/errors/{key}/retry", headers=admin)
+        reading = [each for each in ROUTES if "GET" in each.methods]
+
+        texts = {each.path: ask(web, each, _NARROW).text.lower() for each in reading}
+
+        assert {path for path, text in texts.items() if OTHER in text or other in text} == set()
+        assert "1 message" in texts["/"]
+
+    def test_is_told_nothing_live(self, web: Web) -> None:
+        assert web.http.get("/events/page", headers=_NARROW).status_code == 204

@@ -1,0 +1,166 @@
+"""Narrows what a database shows to the messages of some queues, for who may see no others.
+
+Each query gets common table expressions in front, under the names of the tables themselves: they
+hide the tables, so that the query finds nothing else, whatever it asks and whoever writes it. It
+holds for reads only; whatever is no query is refused. What no queue can be told of (the ledger, the
+processor, saved views) is shown to everybody.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Engine, event
+
+from retrier.errors import DatabaseRefused
+
+_FIRST_WORD = re.compile(r"\s*(WITH\s+RECURSIVE|WITH|SELECT)\s", re.IGNORECASE)
+_NOTHING = "1 = 0"
+
+
+def narrow(engine: Engine, patterns: Sequence[str], *, is_sqlite: bool) -> None:
+    """Have an engine show nothing but what belongs to the queues of these patterns."""
+    tables = _tables(tuple(patterns), is_sqlite)
+
+    def rewrite(
+        conn: Any, _cursor: object, statement: str, parameters: Any, _context: object, _many: object
+    ) -> tuple[str, Any]:
+        schema = "main" if is_sqlite else _schema_of(conn)
+        return _rewritten(statement, tables, schema), parameters
+
+    event.listen(engine, "before_cursor_execute", rewrite, retval=True)
+
+
+def _schema_of(conn: Any) -> str:
+    """Return the schema of our tables, quoted; each connection asks once."""
+    known = conn.info.get("retrier schema")
+    if known is None:
+        cursor = conn.connection.cursor()
+        cursor.execute(
+            "SELECT quote_ident(n.nspname) FROM pg_class c "
+            "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('causes')"
+        )
+        row = cursor.fetchone()
+        cursor.close()
+        known = conn.info["retrier schema"] = "public" if row is None else str(row[0])
+    return str(known)
+
+
+def _rewritten(statement: str, tables: Mapping[str, str], schema: str) -> str:
+    found = _FIRST_WORD.match(statement)
+    if found is None:
+        if statement.strip().upper().startswith(("SET ", "BEGIN", "COMMIT", "ROLLBACK", "PRAGMA")):
+            return statement
+        raise DatabaseRefused("who may see some queues only can change nothing here")
+    used = [name for name in tables if re.search(rf"\b{name}\b", statement)]
+    if not used:
+        return statement
+    own = ", ".join(
+        f"{name} AS NOT MATERIALIZED (SELECT * FROM {schema}.{name} "  # noqa: S608 - names of ours
+        f"WHERE {tables[name].replace('{s}', schema)})"
+        for name in used
+    )
+    word, rest = found[1], statement[found.end(1) :]
+    match word.upper().split():
+        case ["SELECT"]:
+            return f"WITH {own} {word}{rest}"
+        case _:
+            return f"{word} {own}, {rest.lstrip()}"
+
+
+_EVENT_SQLITE = "{s}.event_log.unique_message_id"
+# The column is a text, which need not be an id; only as an id the index of messages finds it.
+_EVENT_POSTGRES = (
+    "CASE WHEN length({s}.event_log.unique_message_id) = 36 "
+    "AND {s}.event_log.unique_message_id ~ '^[0-9a-f-]*$' "
+    "THEN CAST({s}.event_log.unique_message_id AS uuid) END"
+)
+
+
+@lru_cache(maxsize=100)
+def _tables(patterns: tuple[str, ...], is_sqlite: bool) -> Mapping[str, str]:  # noqa: FBT001 - a key
+    """Return for each table the condition of what is shown; `{s}` stands for the schema."""
+    return dict(_conditions(patterns, is_sqlite=is_sqlite))
+
+
+def _conditions(patterns: tuple[str, ...], *, is_sqlite: bool) -> Iterator[tuple[str, str]]:
+    def match(column: str) -> str:
+        each = (_like(column, pattern, is_sqlite=is_sqlite) for pattern in patterns)
+        return f"({' OR '.join(each) or _NOTHING})"
+
+    causes = f"SELECT cause_id FROM {{s}}.causes WHERE {match('queue')}"  # noqa: S608 - as above
+
+    def of_message(condition: str) -> str:
+        own = "{s}.failed_messages own JOIN {s}.causes why ON why.cause_id = own.cause_id"
+        return f"EXISTS (SELECT 1 FROM {own} WHERE {condition} AND {match('why.queue')})"  # noqa: S608
+
+    def of_number(table: str) -> str:
+        return of_message(f"own.number = {{s}}.{table}.number")
+
+    same = _same_rights(patterns, is_sqlite=is_sqlite)
+    groups = f"SELECT group_id FROM {{s}}.cause_groups WHERE cause_id IN ({causes})"  # noqa: S608
+    retried = " OR ".join(
+        f"EXISTS (SELECT 1 FROM {{s}}.{table} of_it "  # noqa: S608 - names of ours
+        f"WHERE of_it.operation_id = {{s}}.retry_operations.operation_id "
+        f"AND {of_message('own.number = of_it.number')})"
+        for table in ("failed_message_retries", "ended_retries", "retry_operation_messages")
+    )
+    archived = of_message("own.archive_operation_id = {s}.archive_operations.operation_id")
+    operations = f"SELECT operation_id FROM {{s}}.retry_operations WHERE {same} OR {retried}"  # noqa: S608
+    archives = f"SELECT operation_id FROM {{s}}.archive_operations WHERE {same} OR {archived}"  # noqa: S608
+    imports = f"SELECT import_id FROM {{s}}.failed_imports WHERE {match('error_queue')}"  # noqa: S608
+    breakers = f"per = 'destination' AND {match('name')}"
+    yield "causes", match("queue")
+    yield "failed_messages", f"cause_id IN ({causes})"
+    for table in ("processing_attempts", "failed_message_retries", "ended_retries", "outgoing"):
+        yield table, of_number(table)
+    yield "retry_operation_messages", of_number("retry_operation_messages")
+    yield "cause_groups", f"cause_id IN ({causes})"
+    yield "failure_groups", f"group_id IN ({groups})"
+    yield "group_comments", f"group_id IN ({groups})"
+    yield "retry_operations", f"{same} OR {retried}"
+    yield "retry_batches", f"operation_id IN ({operations})"
+    yield "archive_operations", f"{same} OR {archived}"
+    about = of_message(f"own.unique_message_id = {_EVENT_SQLITE if is_sqlite else _EVENT_POSTGRES}")
+    of_operation = f"operation_id IN ({operations}) OR operation_id IN ({archives})"
+    yield "event_log", f"{about} OR (unique_message_id IS NULL AND ({of_operation}))"
+    yield "message_redirects", f"{match('from_queue')} OR {match('to_queue')}"
+    yield "failed_imports", match("error_queue")
+    yield "failed_import_sends", f"import_id IN ({imports})"
+    yield "breakers", breakers
+    yield (
+        "breaker_counts",
+        f"breaker_id IN (SELECT breaker_id FROM {{s}}.breakers WHERE {breakers})",  # noqa: S608
+    )
+
+
+def _same_rights(patterns: Sequence[str], *, is_sqlite: bool) -> str:
+    """Return the condition that an operation was asked for with just these rights."""
+    written = ", ".join(_as_json(each) for each in patterns)
+    if is_sqlite:
+        listed = _quoted(f"[{written.replace(', ', ',')}]", is_sqlite=True)
+        return f"json_extract(selection, '$.within') = {listed}"
+    return f"selection->'within' = {_quoted(f'[{written}]', is_sqlite=False)}::jsonb"
+
+
+def _as_json(pattern: str) -> str:
+    return json.dumps(pattern)
+
+
+def _like(column: str, pattern: str, *, is_sqlite: bool) -> str:
+    if is_sqlite:
+        for wildcard in "[?":
+            pattern = pattern.replace(wildcard, f"[{wildcard}]")
+        return f"{column} GLOB {_quoted(pattern, is_sqlite=True)}"
+    for wildcard in "^%_":
+        pattern = pattern.replace(wildcard, f"^{wildcard}")
+    return f"{column} LIKE {_quoted(pattern.replace('*', '%'), is_sqlite=False)} ESCAPE '^'"
+
+
+def _quoted(text: str, *, is_sqlite: bool) -> str:
+    """Return a text as a literal. A pattern may come from a provider: it is taken for nothing else."""
+    literal = "'" + text.replace("'", "''") + "'"
+    # For psycopg a percent sign begins a parameter, a brace would be taken for the schema below.
+    return (literal if is_sqlite else literal.replace("%", "%%")).replace("{s}", "{ s}")

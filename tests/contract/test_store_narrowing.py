@@ -1,0 +1,110 @@
+"""A database that shows what belongs to some queues, whatever it is asked: on both databases."""
+
+import pytest
+from sqlalchemy import func, insert, select
+
+from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.selection import Selection
+from retrier.errors import DatabaseUnavailable
+from retrier.events.event import ignore
+from retrier.gateway import Gateway
+from retrier.store.engine.database import Database
+from retrier.store.schema import (
+    causes,
+    failed_messages,
+    group_comments,
+    metadata,
+    processing_attempts,
+    saved_views,
+)
+from tests.contract.store_rows import record
+from tests.support.factories import failure
+from tests.support.imports import make_imports
+
+OWN, OTHER = "orders.eu", "billing"
+
+
+@pytest.fixture
+def narrow(database: Database) -> Database:
+    record(database, failure(queue=OWN), failure(queue=OTHER), failure(queue="Orders.eu"))
+    return database.narrowed(("orders*",))
+
+
+def count(db: Database, table: object) -> int:
+    return db.read(lambda tx: int(tx.execute(select(func.count()).select_from(table)).scalar_one()))  # type: ignore[arg-type]
+
+
+def test_only_messages_of_these_queues_are_there(narrow: Database) -> None:
+    query = select(causes.c.queue).join_from(
+        failed_messages, causes, causes.c.cause_id == failed_messages.c.cause_id
+    )
+
+    assert narrow.read(lambda tx: tx.execute(query).scalars().all()) == [OWN]
+    assert count(narrow, processing_attempts) == 1
+
+
+def test_the_same_holds_below_a_query_of_its_own(narrow: Database) -> None:
+    chosen = select(failed_messages.c.number).cte("chosen")
+
+    assert count(narrow, chosen) == 1
+
+
+def test_every_table_can_be_asked(narrow: Database, database: Database) -> None:
+    seen = {table.name: count(narrow, table) for table in metadata.sorted_tables}
+    all_of_it = {table.name: count(database, table) for table in metadata.sorted_tables}
+
+    assert {name for name, number in seen.items() if number > all_of_it[name]} == set()
+    assert (seen["failed_messages"], all_of_it["failed_messages"]) == (1, 3)
+
+
+def test_nothing_can_be_changed_through_it(narrow: Database) -> None:
+    statement = insert(saved_views).values(name="x")
+
+    with pytest.raises(DatabaseUnavailable, match="can change nothing"):
+        narrow.transact(lambda tx: tx.execute(statement))
+
+
+@pytest.mark.parametrize("pattern", ["x' OR '1'='1", "%", "_illing", "{s}", "[b]illing", "^", "\\"])
+def test_a_pattern_is_taken_for_nothing_else(
+    narrow: Database, database: Database, pattern: str
+) -> None:
+    assert count(database.narrowed((pattern,)), failed_messages) == 0
+    assert count(narrow, failed_messages) == 1
+
+
+def test_without_any_queue_there_is_nothing(database: Database) -> None:
+    record(database, failure(queue=OWN))
+
+    assert count(database.narrowed(()), failed_messages) == 0
+
+
+def test_an_operation_is_there_if_it_holds_an_own_message(
+    narrow: Database, database: Database
+) -> None:
+    gateway = Gateway(database, lambda: None, emit=ignore, imports=make_imports(database))
+    ids = database.read(
+        lambda tx: tx.execute(
+            select(failed_messages.c.unique_message_id, causes.c.queue).join_from(
+                failed_messages, causes, causes.c.cause_id == failed_messages.c.cause_id
+            )
+        ).all()
+    )
+    for key, queue in ids:
+        gateway.retry(
+            RetryRequest(
+                retry_type=RetryType.SINGLE_MESSAGE,
+                selection=Selection(ids=(key,)),
+                originator=queue,
+                requested_by="ada",
+            )
+        )
+
+    retries = metadata.tables["retry_operations"]
+    found = narrow.read(lambda tx: tx.execute(select(retries.c.originator)).scalars().all())
+    log = metadata.tables["event_log"]
+    told = narrow.read(lambda tx: tx.execute(select(log.c.text)).scalars().all())
+
+    assert found == [OWN]
+    assert all(OTHER not in each for each in told)
+    assert told
+    assert count(narrow, group_comments) == 0
