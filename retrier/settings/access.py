@@ -192,7 +192,7 @@ def _check_approved(word: object) -> object:
     if word not in list(ApprovedAct):
         known = ", ".join(ApprovedAct)
         raise ValueError(
-            f"must be one of: {known}. Nothing else waits for approval in this version"
+            f"must be one of: {known} (nothing else waits for approval in this version)"
         )
     return word
 
