@@ -126,12 +126,8 @@ def show_outcome(printer: Printer, found: OperationDetails) -> None:
     state = "" if found["state"] == "completed" else f"{found['state']}: "
     became = [f"{count:,} {OUTCOME_WORDS[each]}" for each, count in _shown_outcomes(found).items()]
     printer.line(f"{state}{', '.join(words)}{reason}{'; ' if became else ''}{', '.join(became)}")
-    short = short_id(found["id"])
-    if _is_asking(found):
-        printer.note(
-            f"It waits for approval: `retrier operations approve {short}`, by another person."
-        )
-    elif found["state"] == "paused":
+    if found["state"] == "paused":
+        short = short_id(found["id"])
         printer.note(
             f"`retrier operations resume {short}` lets it go on, `cancel {short}` ends it."
         )

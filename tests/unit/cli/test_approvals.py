@@ -79,9 +79,17 @@ def test_it_is_shown_with_who_asked_and_what_is_approved(cli: CommandLine) -> No
     assert "asked for approval" in listed
 
 
-def test_to_watch_it_ends_with_a_word_about_approval(cli: CommandLine) -> None:
+def test_who_watches_it_sees_it_wait_until_another_person_approves(cli: CommandLine) -> None:
     operation, _ = ask(cli)
 
+    def approve() -> None:
+        cli.on_pause = cli.bench.work
+        cli.run("operations", "approve", operation, RETRIER_TOKEN=SECOND)
+        cli.bench.work()
+
+    cli.on_pause = approve
     result = cli.run("operations", "show", operation, "--watch", RETRIER_TOKEN=ASKER)
 
-    assert f"`retrier operations approve {operation}`" in result.output
+    assert "it waits for approval by a second person" in result.stderr
+    assert "completed" in result.stdout
+    assert len(cli.bench.sent()) == 3
