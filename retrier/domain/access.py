@@ -128,7 +128,8 @@ class Access:
         """Return why the role does not allow an act, for people; None if it does."""
         if self.may(right):
             return None
-        return f"This takes the role {NEEDED[right]}; {self.shown} has the role {self.role}."
+        who = self.shown[0].lower() + self.shown[1:] if self.how is How.TOKEN else self.shown
+        return f"This takes the role {NEEDED[right]}, and {who} has the role {self.role}."
 
     def why_not_on(self, queue: str | None) -> str | None:
         """Return why messages of a queue may not be acted on, for people; None if they may."""

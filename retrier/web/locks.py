@@ -48,6 +48,10 @@ class Locks:
         # The title alone would be read by no keyboard, and by few readers.
         return Markup(' disabled data-locked aria-describedby="{}" title="{}"').format(name, text)
 
+    def why_closed(self, path: str) -> str | None:
+        """Return why a page may not be read; None if it may."""
+        return self._why_not(path, None, _GET)
+
     def _why_not(self, href: str, queue: str | None, method: str) -> str | None:
         if self._access.how is How.OPEN:
             return None
@@ -99,6 +103,14 @@ def locks_of(request: Request) -> Iterator[Locks]:
 def lock(href: str, queue: str | None = None, why: str = "", method: str = _POST) -> Markup:
     """Return the attributes of a control of the page that is being rendered (`Locks.lock`)."""
     return _HERE.get().lock(href, queue, why or "", method)
+
+
+def why_closed(path: str) -> str | None:
+    """Return why a page of the bar at the top may not be read; None if it may.
+
+    It stands beside its link: as a reason of each page it would say nothing about that.
+    """
+    return _HERE.get().why_closed(path)
 
 
 def reasons() -> Mapping[str, str]:

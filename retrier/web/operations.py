@@ -129,8 +129,7 @@ def _approval(shown: RetryOperation) -> Iterator[Fact]:
     if found.decided_by is not None:
         yield Fact(name=f"{capital(found.state)} by", value=found.decided_by)
     ends = found.lapses_at if found.is_asked else None
-    decided = {f"{found.state}": found.decided_at}
-    yield from time_facts(asked=found.asked_at, lapses=ends, **decided)
+    yield from time_facts(asked=found.asked_at, lapses=ends, decided=found.decided_at)
 
 
 def _progress(details: OperationDetails) -> Iterator[Fact]:

@@ -210,7 +210,7 @@ def environment() -> Environment:
     )
     made.filters.update({name: getattr(wording, name) for name in names})
     made.globals.update(static_url=static_url, next_words=wording.next_words)
-    made.globals.update(lock=locks.lock, why_locked=locks.reasons)
+    made.globals.update(lock=locks.lock, why_locked=locks.reasons, why_closed=locks.why_closed)
     return made
 
 
