@@ -2,6 +2,7 @@
 
 import os
 import re
+import ssl
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -155,10 +156,17 @@ _LOOPBACK = ("localhost", "127.", "::1")
 
 
 def connect(base_url: str, headers: Headers) -> httpx.Client:
-    """Make a client; a proxy named by the environment is not used for loopback addresses."""
-    is_local = httpx.URL(base_url).host.startswith(_LOOPBACK)
+    """Make a client; a proxy named by the environment is not used for loopback addresses.
+
+    Certificates are checked against the machine's own authorities, and those of SSL_CERT_FILE.
+    """
+    url = httpx.URL(base_url)
     return httpx.Client(
-        base_url=base_url, headers=dict(headers), timeout=_TIMEOUT, trust_env=not is_local
+        base_url=base_url,
+        headers=dict(headers),
+        timeout=_TIMEOUT,
+        trust_env=not url.host.startswith(_LOOPBACK),
+        verify=ssl.create_default_context() if url.scheme == "https" else True,
     )
 
 

@@ -26,6 +26,7 @@ from retrier.domain.access import (
     is_token,
     role_of,
 )
+from retrier.errors import NotAllowed
 from retrier.http.rights import right_of
 from retrier.store.engine.database import Database
 from retrier.store.sessions import find_session, note_use
@@ -258,7 +259,7 @@ def _of_proxy(request: Request, rules: AccessRules) -> Access | None:
     told = ",".join(request.headers.getlist(proxy.groups_header))
     role = role_of((each.strip() for each in told.split(",")), proxy.roles)
     if role is None:
-        raise HTTPException(403, f"{NO_ROLE} None of your groups has one: {proxy.groups_header}.")
+        raise NotAllowed(f"{NO_ROLE} None of your groups has one: {proxy.groups_header}.")
     return Access(name=users[0].strip(), how=How.PROXY, role=role)
 
 
@@ -273,7 +274,7 @@ async def find_access(request: Request) -> Access:
     why_not = access.why_not(right_of(request))
     if why_not is not None:
         gate.refuse(access, why_not)
-        raise HTTPException(403, why_not)
+        raise NotAllowed(why_not)
     return access
 
 

@@ -46,6 +46,9 @@ _OTHER_KEY = (
 )
 
 
+NO_RIGHT = "Ask somebody who has the right, or whoever runs Retrier for a role that has it."
+
+
 class WrongField(HTTPException):
     """A field of the path, the query or the body has a value that is not allowed.
 
@@ -108,7 +111,7 @@ def _explain(error: Exception, place: str) -> Problem:
             detail = "The database takes no such value: a text is too long or no valid text."
             return Problem(status=400, detail=detail)
         case NotAllowed():
-            return Problem(status=403, detail=str(error))
+            return Problem(status=403, detail=str(error), advice=NO_RIGHT)
         case KeyReused():
             return Problem(status=422, detail=str(error), advice=_OTHER_KEY)
         case _:

@@ -26,7 +26,7 @@ from tests.support.factories import failed_import, failure
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
-OPEN_TO_ALL = {"/api/authentication/configuration", "/health", "/health/ready", "/metrics"}
+OPEN_TO_ALL = {"/api/authentication/configuration", "/health", "/health/ready"}
 _ID = "0f0f0f0f-0000-4000-8000-000000000001"
 _NARROW = bearer(AccessRole.OPERATOR, is_narrow=True)
 _NARROW_ADMIN = bearer(AccessRole.ADMIN, is_narrow=True)
@@ -71,6 +71,19 @@ def test_how_to_log_in_and_health_are_told_to_all(api: Api) -> None:
     answers = {path: api.http.get(path).status_code for path in OPEN_TO_ALL}
 
     assert answers == dict.fromkeys(OPEN_TO_ALL, 200)
+
+
+def test_metrics_and_reasons_are_told_to_who_may_read(api: Api) -> None:
+    reader = bearer(AccessRole.READER)
+
+    answers = [api.http.get("/metrics", headers=each).status_code for each in ({}, reader)]
+    reasons = [
+        api.http.get("/health/ready", headers=each).json()["parts"]["database"]["reason"]
+        for each in ({}, reader)
+    ]
+
+    assert answers == [401, 200]
+    assert reasons == ["told to who is logged in", "reached"]
 
 
 @pytest.mark.parametrize("role", AccessRole)
