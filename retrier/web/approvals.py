@@ -2,9 +2,9 @@
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from retrier.domain.access import Access
 from retrier.domain.approval import ApprovalRefusal, Decider, Verdict, why_not_decide
 from retrier.domain.retry_operation import RetryOperation
+from retrier.errors import NotAllowed
 from retrier.store.approvals import MOST_LISTED
 from retrier.store.operation_lists import list_asking
 from retrier.web.forms import Form, SentForm
@@ -18,9 +18,21 @@ PATH = "/approvals"
 router = APIRouter()
 
 
-def why_not_approve(access: Access, shown: RetryOperation) -> str | None:
+def why_not_own(parts: PageParts, operation_id: str) -> str | None:
+    """Return why who looks may not act on an operation, by the queues of their rights; else None."""
+    try:
+        parts.gateway.guard.must_own_operation(operation_id)
+    except NotAllowed as refusal:
+        return str(refusal)
+    return None
+
+
+def why_not_approve(parts: PageParts, shown: RetryOperation) -> str | None:
     """Return why who looks decides nothing about an operation that waits for approval; else None."""
-    found = shown.approval
+    not_own = why_not_own(parts, shown.operation_id)
+    if not_own is not None:
+        return not_own
+    access, found = parts.access, shown.approval
     who = Decider(identity=access.identity, shown=access.shown)
     why_not = why_not_decide(found, Verdict.APPROVE, who, shown.created_at)
     return None if why_not is None else sentence(why_not)
@@ -36,7 +48,7 @@ def get_approvals(request: Request, parts: Parts) -> Response:
         current=PATH,
         asking=found,
         lines={each.operation_id: operation_line(each, at) for each in found},
-        why_not={each.operation_id: why_not_approve(parts.access, each) for each in found},
+        why_not={each.operation_id: why_not_approve(parts, each) for each in found},
         most=MOST_LISTED,
         is_asked=parts.gate.rules is not None,
     )

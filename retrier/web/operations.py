@@ -36,7 +36,7 @@ from retrier.store.operation_lists import (
     find_operation,
     list_operations,
 )
-from retrier.web.approvals import why_not_approve
+from retrier.web.approvals import why_not_approve, why_not_own
 from retrier.web.counts import Snapshot
 from retrier.web.forms import ConfirmationForm, Form, SentForm
 from retrier.web.operation_lines import OperationLine, operation_line
@@ -288,7 +288,8 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
         asked=_asked(shown),
         how_far=_progress(found),
         may_steer=may_steer,
-        why_not_approve=why_not_approve(parts.access, shown) if shown.is_asking else None,
+        not_own=why_not_own(parts, key) or "",
+        why_not_approve=why_not_approve(parts, shown) if shown.is_asking else None,
         approved=tuple(_approval(shown)),
         may_pause=may_steer and shown.state is not RetryOperationState.PAUSED,
         may_cancel=shown.state in ALIVE and not shown.cancel_asked and not shown.is_standing,

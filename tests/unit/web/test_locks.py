@@ -165,6 +165,20 @@ def test_on_the_page_of_a_message_of_another_queue_the_queue_is_the_reason(web: 
     assert own.disabled == []
 
 
+def test_an_operation_of_other_queues_is_neither_approved_nor_steered(web: Web) -> None:
+    operations = web.api.http.get("/api/operations", headers=ADMIN).json()
+
+    for each in operations:
+        shown = look(web, f"/operations/{each['id']}", NARROW)
+        assert shown is not None
+        posts = {control.address for control in shown.enabled if control.method == "POST"}
+        assert posts == set()
+        reasons = {shown.texts[one.described_by] for one in shown.disabled}
+        assert {one.split(":")[0] for one in reasons} == {
+            "This operation may hold messages of other queues"
+        }
+
+
 def test_who_asked_finds_approve_disabled_and_another_person_does_not(web: Web) -> None:
     asker = look(web, "/approvals", bearer(AccessRole.OPERATOR))
     other = look(web, "/approvals", ADMIN)
