@@ -27,6 +27,15 @@ from retrier.domain.access import (
     is_token_name,
     make_token,
 )
+from retrier.domain.approval import (
+    ApprovalRefusal,
+    ApprovalRules,
+    ApprovalTerms,
+    Decided,
+    Decider,
+    Verdict,
+    is_of_all,
+)
 from retrier.domain.archive_operation import (
     AT_ONCE,
     Act,
@@ -67,6 +76,8 @@ from retrier.domain.views import SavedView, View, ViewRefusal
 from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.processor import (
+    ApprovalAsked,
+    ApprovalDecided,
     ArchiveAsked,
     BreakerSet,
     CancelAsked,
@@ -79,6 +90,7 @@ from retrier.events.service import DeclaredDead, EditAsked, RetryAsked, StreamRe
 from retrier.guard import Guard
 from retrier.imports import FailedImports, recording
 from retrier.store import operation_requests, redirects, streams
+from retrier.store.approvals import decide_approval
 from retrier.store.archive import AskedArchive, acknowledge_archives, ask_archive, retry_pending
 from retrier.store.archive_lists import PlannedAct, find_archive_operation, plan_act
 from retrier.store.breakers import HandedBreaker, set_breaker
@@ -91,6 +103,7 @@ from retrier.store.previews import Preview, preview
 from retrier.store.recovery import begin_recovery, end_recovery
 from retrier.store.selections import (
     CHUNK,
+    count_matches,
     find_chunk,
     known_by_now,
     last_number,
@@ -420,8 +433,8 @@ class Gateway:
 
     `own_queues` are the error queues and the staging queue: no redirect may lead to them.
     `imports` handles requests about failed imports, `archives` those to archive, unarchive, resolve.
-    `audit` keeps what somebody with rights asks for; without it nothing is kept.
-    Every request may raise NotAllowed.
+    By the rules of `approval` large retries wait for a second person. `audit` keeps what somebody with
+    rights asks for; without it nothing is kept. Every request may raise NotAllowed.
     """
 
     def __init__(
@@ -434,6 +447,7 @@ class Gateway:
         imports: FailedImports,
         archives: Archives | None = None,
         audit: Audit | None = None,
+        approval: ApprovalRules | None = None,
     ) -> None:
         self._db = db
         self._wake = wake
@@ -442,6 +456,7 @@ class Gateway:
         self.imports = imports
         self.archives = archives or Archives(db, wake, emit, audit=audit)
         self._codec = imports.sender.codec
+        self._approval = approval
         self.guard = Guard(db, audit=audit)
 
     def of(self, access: Access) -> "Gateway":
@@ -522,6 +537,7 @@ class Gateway:
             selection, _ = self.guard.narrow(selection)
         made: list[CreatedOperation] = []
         selection = None if selection is None else known_by_now(self._db, selection)
+        request = self._of_whole(request, selection)
         for ids in self._chunks(request, selection):
             # Only the first operation gets the key: its column is unique.
             key = request.idempotency_key if not made else None
@@ -554,6 +570,24 @@ class Gateway:
         self._wake()
         self._emit_asked(created)
         return created
+
+    @audited("decide_approval")
+    def decide(
+        self, operation_id: str, verdict: Verdict, who: str, plan_hash: str | None = None
+    ) -> Decided | ApprovalRefusal:
+        """Approve what another person asked for, or refuse it; then wake the processor.
+
+        `plan_hash` is that of what was seen. The same verdict again changes nothing.
+        """
+        self.guard.must(Right.APPROVE)
+        self.guard.must_own_operation(operation_id)
+        decider = Decider(identity=self.guard.access.identity, shown=who, plan_hash=plan_hash)
+        with recording(self._emit):
+            decided = decide_approval(self._db, operation_id, verdict, decider)
+        if isinstance(decided, Decided) and decided.changed:
+            self._emit(ApprovalDecided(operation_id=decided.operation_id, verdict=str(verdict)))
+            self._wake()
+        return decided
 
     @audited("acknowledge_group")
     def acknowledge_group(self, group_id: str, who: str) -> bool:
@@ -688,7 +722,22 @@ class Gateway:
         if request.terms.destination is not None:
             self.guard.must_own(request.terms.destination)
         selection, foreign = self.guard.narrow(request.selection)
-        return replace(request, selection=selection), foreign
+        return replace(request, selection=selection, approval=self._approval_terms()), foreign
+
+    def _approval_terms(self) -> ApprovalTerms | None:
+        if self._approval is None:
+            return None
+        return ApprovalTerms(rules=self._approval, asked_as=self.guard.access.identity)
+
+    def _of_whole(self, request: RetryRequest, selection: Selection | None) -> RetryRequest:
+        """Let each part of a request wait for approval if all of it together has to."""
+        terms = request.approval
+        if terms is None:
+            return request
+        ids = request.selection.ids or ()
+        whole = len({*ids}) if selection is None else count_matches(self._db, selection)
+        of_all = selection is not None and is_of_all(selection)
+        return replace(request, approval=replace(terms, whole=whole, of_all=of_all))
 
     def _must_own_breaker(self, key: BreakerKey) -> None:
         if key.per is Per.DESTINATION:
@@ -705,6 +754,8 @@ class Gateway:
     def _emit_asked(self, created: CreatedOperation) -> None:
         if not created.repeated:
             self._emit(RetryAsked(operation_id=created.operation_id, total=created.total))
+            if created.is_asking:
+                self._emit(ApprovalAsked(operation_id=created.operation_id, total=created.total))
 
     def _chunks(
         self, request: RetryRequest, selection: Selection | None

@@ -12,6 +12,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Scope
 
 from retrier.api import (
+    approvals,
     archive,
     breakers,
     configuration,
@@ -73,6 +74,7 @@ WORKING = (
     operations.router,
     events.router,
     operations.steering_router,
+    approvals.router,
     policies.router,
     streams.router,
     views.router,
@@ -128,6 +130,8 @@ _CONFLICTS = frozenset(
         ("post", "/api/operations"),
         ("patch", "/api/operations/{operation_id}"),
         ("delete", "/api/operations/{operation_id}"),
+        ("post", "/api/operations/{operation_id}/approve"),
+        ("post", "/api/operations/{operation_id}/refuse"),
         ("post", "/api/redirects"),
         ("post", "/api/tokens"),
         ("put", "/api/redirects/{redirect_id}"),

@@ -167,6 +167,25 @@ def operation(
         "completed_at": time(shown.completed_at),
         "modified_at": time(shown.modified_at),
         "waits_because": waits_because,
+        "approval": _approval(shown),
+    }
+    return present(view)
+
+
+def _approval(shown: RetryOperation) -> shapes.Approval | None:
+    """Show the approval by a second person, if one was asked for."""
+    found = shown.approval
+    if found is None:
+        return None
+    view: shapes.Approval = {
+        "state": camel(found.state),
+        "plan_hash": found.plan_hash,
+        "total": found.total,
+        "asked_by": found.asked_by,
+        "asked_at": time(found.asked_at),
+        "lapses_at": time(found.lapses_at),
+        "decided_at": time(found.decided_at),
+        "decided_by": found.decided_by,
     }
     return present(view)
 
@@ -466,7 +485,11 @@ def _look(request: RetryRequest, parts: ApiParts) -> shapes.OperationPreview:
 steering_router = Routes(prefix="/api/operations", tags=["operations"])
 
 _OVER = "Look at it with GET: what was sent is counted there. To retry the rest, ask for a new one."
+_APPROVE = "Another person approves it with POST .../approve; who asked for it can cancel it."
 _PAUSE = 'To stop automatic retries, pause it: PATCH {"paused": true}. It stays paused.'
+
+
+_ADVICE = {SteeringRefusal.STANDING: _PAUSE, SteeringRefusal.NOT_APPROVED: _APPROVE}
 
 
 class OperationChange(BaseModel):
@@ -500,7 +523,7 @@ def change_operation(
     came_to = context.gateway.steer(operation_id, tuple(body.orders), context.requested_by)
     if isinstance(came_to, SteeringRefusal):
         return _refused(came_to, operation_id)
-    return answer(request, _shown(parts, came_to.operation_id))
+    return answer(request, operation_now(parts, came_to.operation_id))
 
 
 @steering_router.delete("/{operation_id}", status_code=202)
@@ -511,11 +534,12 @@ def cancel_operation(
     came_to = context.gateway.steer(operation_id, (Cancel(),), context.requested_by)
     if isinstance(came_to, SteeringRefusal):
         return _refused(came_to, operation_id)
-    shown = _shown(parts, came_to.operation_id)
+    shown = operation_now(parts, came_to.operation_id)
     return accepted(shown, f"/api/operations/{came_to.operation_id}")
 
 
-def _shown(parts: ApiParts, operation_id: str) -> shapes.OperationDetails | OnlyId:
+def operation_now(parts: ApiParts, operation_id: str) -> shapes.OperationDetails | OnlyId:
+    """Show an operation as it is after an act."""
     found = find_operation(parts.db, operation_id)
     # Retention may delete one that is over at any moment.
     return {"id": operation_id} if found is None else details(found)
@@ -524,5 +548,5 @@ def _shown(parts: ApiParts, operation_id: str) -> shapes.OperationDetails | Only
 def _refused(refusal: SteeringRefusal, operation_id: str) -> Refusal:
     if refusal is SteeringRefusal.UNKNOWN:
         return problem(404, f"No operation has the id {operation_id[:100]}.")
-    advice = _PAUSE if refusal is SteeringRefusal.STANDING else _OVER
+    advice = _ADVICE.get(refusal, _OVER)
     return problem(409, f"The operation is left as it is: {refusal}.", advice=advice)

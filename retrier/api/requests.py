@@ -456,6 +456,8 @@ def _asked(created: CreatedOperation) -> shapes.AskedRetry:
         made["skipped_messages"] = [{"id": key, "reason": why} for key, why in shown]
     if created.dead_left_out:
         made["dead_left_out"] = created.dead_left_out
+    if created.is_asking:
+        made["waits_for_approval"] = True
     return made
 
 

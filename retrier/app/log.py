@@ -284,6 +284,11 @@ LINES: Mapping[str, Wording] = {
     "operation.completed": _info("Operation {operation_id} is complete"),
     "operation.paused": _info("Operation {operation_id} is paused: nothing more is cut off it"),
     "operation.resumed": _info("Operation {operation_id} goes on"),
+    "approval.asked": _info(
+        "Operation {operation_id} waits for approval by a second person, messages: {total}"
+    ),
+    "approval.decided": _info("A second person decided about operation {operation_id}: {verdict}"),
+    "approval.lapsed": _warning("Nobody approved operation {operation_id} in time: it ends"),
     "operation.cancel_asked": _info("Operation {operation_id} is to be cancelled"),
     "operation.cancelled": _info("Operation {operation_id} is cancelled"),
     "operation.rate_changed": _info("Operation {operation_id} sends {rate}"),

@@ -179,6 +179,8 @@ def make_gateway(parts: Parts) -> Gateway:
         audit=parts.audit,
     )
     wake = parts.wake.set
+    access = settings.access
+    approval = access.approval if access is not None else None
     return Gateway(
         parts.db,
         wake,
@@ -187,6 +189,7 @@ def make_gateway(parts: Parts) -> Gateway:
         imports=imports,
         archives=archives,
         audit=parts.audit,
+        approval=None if approval is None else approval.rules,
     )
 
 

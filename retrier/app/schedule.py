@@ -21,6 +21,7 @@ from retrier.clock import Clock
 from retrier.domain.retention import SecondLook
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError, ServiceUnavailable
 from retrier.events.event import Emit
+from retrier.events.processor import ApprovalLapsed
 from retrier.events.service import (
     ChunkPresumed,
     RetriesPresumed,
@@ -30,6 +31,7 @@ from retrier.events.service import (
 )
 from retrier.http.login import LoginProvider
 from retrier.processor.lease import Lease
+from retrier.store.approvals import is_any_over, lapse_approvals
 from retrier.store.engine.database import Database, DatabaseClock
 from retrier.store.imports import count_imports
 from retrier.store.message_texts import sweep_texts
@@ -109,6 +111,7 @@ _ADOPTION = 30
 _RETENTION = 5
 _WAITS = 2
 _DEPTHS = 10
+_APPROVALS = 10
 _READS = 1
 _PROCESSES = 10
 _LOGIN = 15
@@ -207,6 +210,7 @@ class Ticks:
                 "retention", _RETENTION, make_retention(self._parts, lease, self._second_look).sweep
             )
             self._add_presumption(lease)
+        self._add("approvals", _APPROVALS, self._lapse_approvals)
         self._add("policies", _POLICIES, self._make_policy_report(judges=judges))
         if self._counts is not None:
             self._add("page counts", _COUNTS, self._counts.tick, _COUNTING, at_once=True)
@@ -321,6 +325,14 @@ class Ticks:
         with suppress(LeaseLost):
             while lease.held and is_any_wait_of_later(db) and count_waits_anew(db, lease.fence):
                 self._parts.wake.set()
+
+    def _lapse_approvals(self) -> None:
+        """Cancel what nobody has approved in time, whichever process comes first."""
+        db = self._parts.db
+        while is_any_over(db) and (lapsed := lapse_approvals(db)):
+            for each in lapsed:
+                self._parts.emit(ApprovalLapsed(operation_id=each))
+            self._parts.wake.set()
 
     def _end_stuck_sessions(self) -> None:
         """End sessions that wait for a frozen client: no server timeout does (decision 0012)."""

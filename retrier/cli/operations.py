@@ -101,6 +101,7 @@ def show_operation(printer: Printer, found: OperationDetails) -> None:
             "dead, left out": found.get("dead_left_out") or None,
             "remaining": found["remaining"],
             **_schedule(found),
+            **_approval(found),
             "batches": found["batches"],
             "batch": found.get("batch_id"),
             **_times(found),
@@ -218,7 +219,7 @@ def _operation(item: Operation) -> tuple[object, ...]:
     asked = (item["requested_by"], f"{item['originator']}{planned}")
     return (
         short_id(item["id"]),
-        item["state"],
+        "asked for approval" if _is_asking(item) else item["state"],
         minute(item["created_at"]),
         *(f"{each:,}" for each in counts),
         *asked,
@@ -233,6 +234,20 @@ def _times(found: Mapping[str, object]) -> dict[str, str]:
         "completed": "completed_at",
     }
     return {shown: moment(found[name]) for shown, name in names.items() if name in found}
+
+
+def _approval(found: Operation) -> dict[str, object]:
+    """Return who asked for approval, and what was decided."""
+    shown = found.get("approval")
+    if shown is None:
+        return {}
+    return {
+        "approval": shown["state"],
+        "approval asked by": shown["asked_by"],
+        "lapses": moment(shown["lapses_at"]) if shown["state"] == "asked" else None,
+        "decided by": shown.get("decided_by"),
+        "plan hash": shown["plan_hash"],
+    }
 
 
 def _schedule(found: Operation) -> dict[str, object]:
@@ -265,7 +280,8 @@ def describe_canary(canary: RunningCanary) -> str:
 
 def describe_standing(found: Operation) -> str:
     """Say in one sentence how far an operation is, and why it waits."""
-    state = "being cancelled" if _is_ending(found) else found["state"]
+    state = "asked for approval" if _is_asking(found) else found["state"]
+    state = "being cancelled" if _is_ending(found) else state
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
     named = {"skipped": name_skipped(found["state"]), "failed": "failed", "scheduled": "scheduled"}
     counts: Mapping[str, object] = found
@@ -273,6 +289,11 @@ def describe_standing(found: Operation) -> str:
     if found.get("rate") is not None:
         words.append(f"{found['rate']:,} a second at most")
     return f"{state}; {', '.join(words)}"
+
+
+def _is_asking(found: Operation) -> bool:
+    approval = found.get("approval")
+    return approval is not None and approval["state"] == "asked"
 
 
 def _is_ending(found: Operation) -> bool:
@@ -433,6 +454,30 @@ def cancel(
     _steer(ctx, operation_id, service, user, "DELETE", None)
 
 
+@operations_app.command(epilog="Example: retrier operations approve 8d07c3aa")
+@command
+def approve(
+    ctx: typer.Context, operation_id: OperationId, service: CalledService, user: User = ""
+) -> None:
+    """Approve an operation that another person has asked for.
+
+    It goes as any other from now on. Who asked for it cannot approve it.
+    """
+    _decide(ctx, operation_id, service, user, "approve")
+
+
+@operations_app.command(epilog="Example: retrier operations refuse 8d07c3aa")
+@command
+def refuse(
+    ctx: typer.Context, operation_id: OperationId, service: CalledService, user: User = ""
+) -> None:
+    """Refuse an operation that another person has asked for.
+
+    It is cancelled, and nothing of it is sent.
+    """
+    _decide(ctx, operation_id, service, user, "refuse")
+
+
 @operations_app.command(
     epilog="""
     \b
@@ -459,6 +504,20 @@ def _read_rate(text: str) -> int | None:
     if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= HIGHEST_RATE:
         raise typer.BadParameter(f"RATE is a number from 1 to {HIGHEST_RATE}, or {OFF}.")
     return int(text)
+
+
+def _decide(
+    ctx: typer.Context, operation_id: str, service: CalledService, user: str, verdict: str
+) -> None:
+    """Decide about the operation as it is shown now: the plan that was looked at is named."""
+    printer = service.printer(ctx)
+    with service.open(ctx) as api:
+        whole = find_operation_id(api, operation_id)
+        seen = api.find(OperationDetails, "operations", whole).get("approval")
+        body = {} if seen is None else {"plan_hash": seen["plan_hash"]}
+        path = ("operations", whole, verdict)
+        found = api.act(OperationDetails, "POST", path, body, name_user(user))
+    printer.show(found, f"{short_id(whole)}: {describe_standing(found)}")
 
 
 def _steer(

@@ -215,7 +215,11 @@ def _show_accepted(selection: Json, printer: Printer, accepted: AskedRetry) -> N
     printer.line(f"asked for a retry of {counted(left, 'message')}: operation {operation}")
     show_skipped(printer, accepted)
     note_dead(printer, accepted, selection)
-    if left:
+    if accepted.get("waits_for_approval"):
+        printer.note(
+            f"It waits until another person approves it: `retrier operations approve {operation}`."
+        )
+    elif left:
         printer.note(f"Follow it with: retrier operations show {operation} --watch")
     else:
         printer.note("There is nothing to retry: all that was named is skipped.")

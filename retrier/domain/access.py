@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from hashlib import sha256
+from typing import assert_never
 from zlib import crc32
 
 from retrier.domain.hosts import Proxies
@@ -98,12 +99,14 @@ QueuePatterns = tuple[str, ...]
 class Access:
     """Who asks, and what they may.
 
+    `subject` is what the provider calls a person, always the same.
     `queues` are the queues whose messages they may act on, None for all; `reads_own_only` says that
     they see no others, either. `name` is who they are as shown; of a token it is the token's name.
     `address` is where the request came from. `session` is the id of the browser's session, if any.
     """
 
     name: str = ""
+    subject: str = ""
     how: How = How.OPEN
     role: AccessRole = AccessRole.ADMIN
     queues: QueuePatterns | None = None
@@ -128,7 +131,8 @@ class Access:
         """Return why the role does not allow an act, for people; None if it does."""
         if self.may(right):
             return None
-        return f"This takes the role {NEEDED[right]}; {self.shown} has the role {self.role}."
+        who = self.shown[0].lower() + self.shown[1:] if self.how is How.TOKEN else self.shown
+        return f"This takes the role {NEEDED[right]}, and {who} has the role {self.role}."
 
     def why_not_on(self, queue: str | None) -> str | None:
         """Return why messages of a queue may not be acted on, for people; None if they may."""
@@ -143,6 +147,25 @@ class Access:
     def shown(self) -> str:
         """Who it is, for people: `the token deploy`, or a name."""
         return f"The token {self.name}" if self.how is How.TOKEN else self.name or "Nobody"
+
+    @property
+    def identity(self) -> str:
+        """Who it is, to be compared: a token by its name, a person by what their provider calls them.
+
+        People may change the name that is shown, and not that. Who comes through a proxy has a name
+        only. Empty if nobody is asked who they are. Two tokens of one person are two identities.
+        """
+        match self.how:
+            case How.OPEN:
+                return ""
+            case How.TOKEN:
+                return f"token {self.name.strip()}"
+            case How.OIDC:
+                return f"subject {self.subject}"
+            case How.PROXY:
+                return self.name.strip().casefold()
+            case _ as never:
+                assert_never(never)
 
     @property
     def shown_queues(self) -> str:

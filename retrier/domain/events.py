@@ -7,9 +7,13 @@ from retrier.domain.parameters import nearest
 KINDS = (
     "access_refused",
     "acknowledged",
+    "approval_lapsed",
+    "approval_refused",
+    "approved",
     "archive_asked",
     "archive_completed",
     "archive_refused",
+    "asked_for_approval",
     "batch_adopted",
     "batch_forwarded",
     "batch_held_back",

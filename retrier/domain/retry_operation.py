@@ -12,6 +12,7 @@ from hashlib import sha256
 from itertools import accumulate, pairwise
 from typing import assert_never
 
+from retrier.domain.approval import Approval, ApprovalTerms
 from retrier.domain.outcomes import OutcomeCounts, RetryOutcome, outcomes_to_show
 from retrier.domain.selection import Selection, bounds_of, chosen_parts
 
@@ -158,6 +159,7 @@ class RetryRequest:
     idempotency_key: str | None = None
     terms: RetryTerms = RetryTerms()
     cut_off: int | None = None
+    approval: ApprovalTerms | None = None
 
     @property
     def priority(self) -> Priority:
@@ -251,6 +253,12 @@ class RetryOperation:
     dead_left_out: int = 0
     drop_headers: tuple[str, ...] = ()
     outcomes: OutcomeCounts = field(default_factory=OutcomeCounts)
+    approval: Approval | None = None
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether it waits for approval by a second person."""
+        return self.approval is not None and self.approval.is_asked
 
     @property
     def waiting(self) -> int:
@@ -366,6 +374,7 @@ class SteeringRefusal(StrEnum):
     COMPLETED = "it is completed: all of it is done"
     CANCELLED = "it was cancelled"
     STANDING = "it sends what is due by policy, and never ends"
+    NOT_APPROVED = "it waits for approval by a second person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -377,13 +386,21 @@ class Steered:
 
 
 def refuse(
-    order: Order, state: RetryOperationState, *, cancel_asked: bool, standing: bool = False
+    order: Order,
+    state: RetryOperationState,
+    *,
+    cancel_asked: bool,
+    standing: bool = False,
+    asking: bool = False,
 ) -> SteeringRefusal | None:
     """Return why an operation in this state cannot take the order; None if it can.
 
     To cancel once more is no mistake: the first answer may have been lost. The standing operation
-    cannot be cancelled: nothing would begin it anew.
+    cannot be cancelled: nothing would begin it anew. One that is `asking` for approval is paused, and
+    only a second person lets it go; what would pause it would be lost then.
     """
+    if asking and isinstance(order, Pause | Resume):
+        return SteeringRefusal.NOT_APPROVED
     if standing and isinstance(order, Cancel):
         return SteeringRefusal.STANDING
     if state is RetryOperationState.COMPLETED:

@@ -95,6 +95,8 @@ def why_not_cut(
 
 def _why_paused(operation: RetryOperation) -> str:
     """Say why it is paused; the reason that it has is another one if a person did it."""
+    if operation.approval is not None and operation.is_asking:
+        return operation.approval.why_waiting
     canary = operation.canary
     by_itself = canary is not None and canary.state is CanaryState.FAILED
     return (operation.reason if by_itself else None) or "it is paused"

@@ -409,6 +409,32 @@ class OperationResumed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAsked(Event):
+    """An operation waits for approval by a second person: nothing is cut off it before."""
+
+    name = "approval.asked"
+    operation_id: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided(Event):
+    """A second person has approved an operation, or refused it; `verdict` says which."""
+
+    name = "approval.decided"
+    operation_id: str
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalLapsed(Event):
+    """Nobody has approved an operation in time: it is to be cancelled."""
+
+    name = "approval.lapsed"
+    operation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelAsked(Event):
     """A person has cancelled an operation; the processor ends it."""
 

@@ -138,7 +138,13 @@ class Provider:
         if is_id_token(claims):
             raise Refused("This is an ID token; what lets anybody in is an access token.")
         person = self._person(claims)
-        return Access(name=person.name, how=How.OIDC, role=person.role, queues=person.queues)
+        return Access(
+            name=person.name,
+            subject=person.subject,
+            how=How.OIDC,
+            role=person.role,
+            queues=person.queues,
+        )
 
     def begin(self, redirect_uri: str, back: str) -> tuple[str, str, LoginAttempt]:
         """Return where a browser is sent, the state that comes back, and what to keep meanwhile.

@@ -60,6 +60,7 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
     Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
     Right.ACKNOWLEDGE: ("groups.acknowledge_group",),
     Right.SAVE_VIEW: ("views.delete_view", "views.put_view"),
+    Right.APPROVE: ("approvals.approve_operation", "approvals.refuse_operation"),
     Right.EDIT: ("edits.ask_edit", "edits.edit_message", "edits.get_editable"),
     Right.REDIRECT: (
         "redirects.change_redirect",
@@ -112,6 +113,7 @@ _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
         "operations.resume",
         "operations.set_rate",
     ),
+    Right.APPROVE: ("approvals.approve", "approvals.refuse"),
     Right.COMMENT: ("groups.delete_comment", "groups.write_comment"),
     Right.ACKNOWLEDGE: ("groups.dismiss", "operations.acknowledge"),
     Right.SAVE_VIEW: ("views.delete_view", "views.save_view"),

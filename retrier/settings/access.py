@@ -22,6 +22,7 @@ from retrier.domain.access import (
     is_token,
     is_token_name,
 )
+from retrier.domain.approval import ApprovalRules, ApprovedAct
 from retrier.domain.hosts import Network, Proxies, is_loopback, parse_host, parse_network
 from retrier.domain.oidc import OidcRules
 from retrier.settings.fields import (
@@ -212,12 +213,31 @@ class OidcSection(Section):
             return file.read().strip()
 
 
+def _check_approved(word: object) -> object:
+    if word not in list(ApprovedAct):
+        known = ", ".join(ApprovedAct)
+        raise ValueError(
+            f"must be one of: {known} (nothing else waits for approval in this version)"
+        )
+    return word
+
+
+ApprovedWord = Annotated[ApprovedAct, BeforeValidator(_check_approved)]
+
+
 class ApprovalSection(Section):
     """What waits for a second person: more messages than `over`, or what `acts` names."""
 
     over: Annotated[Count, between(0, 1_000_000_000)] | None = None
-    acts: Annotated[tuple[str, ...], Field(alias="for")] = ()
+    acts: Annotated[tuple[ApprovedWord, ...], Field(alias="for")] = ()
     lapses_after: Duration = timedelta(hours=24)
+
+    @property
+    def rules(self) -> ApprovalRules:
+        """What is to be known of it for each retry."""
+        return ApprovalRules(
+            over=self.over, acts=frozenset(self.acts), lapses_after=self.lapses_after
+        )
 
 
 class AuditSection(Section):
@@ -280,6 +300,12 @@ def find_access_clashes(tree: Mapping[str, object]) -> Iterator[Clash]:
         roles = section.get("roles") if isinstance(section, dict) else None
         if isinstance(roles, dict) and not any(roles.values()):
             yield ("access", part, "roles"), "gives nobody a role: name groups of one at least"
+    approval = access.get("approval")
+    if isinstance(approval, dict) and approval.get("over") is None and not approval.get("for"):
+        yield (
+            ("access", "approval"),
+            "lets nothing wait: say `over` how many messages, or `for: [all]`",
+        )
     oidc = access.get("oidc")
     if isinstance(oidc, dict):
         yield from _find_wrong_secret(oidc)

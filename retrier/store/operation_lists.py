@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 
+from retrier.domain.approval import ApprovalState
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.outcomes import OutcomeCounts
@@ -23,12 +24,14 @@ from retrier.domain.retry_operation import (
 from retrier.domain.schedule import Schedule
 from retrier.domain.text import IdRange
 from retrier.domain.wait_reasons import CLEAR, Obstacles
+from retrier.store.approvals import IN_OPERATIONS, MOST_LISTED, approval_from_row
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.error_queue_reads import find_why_unread
 from retrier.store.message_lists import Page, PageRequest
 from retrier.store.obstacles import find_obstacles
 from retrier.store.schema import (
+    approvals,
     ended_retries,
     processing_attempts,
     retry_batches,
@@ -243,6 +246,21 @@ def find_operation(tx: Transaction, operation_id: str) -> OperationDetails | Non
     )
 
 
+@reading
+def list_asking(tx: Transaction) -> tuple[Sequence[RetryOperation], datetime]:
+    """Return the operations that wait for approval, and the database's time.
+
+    Those first that lapse first, MOST_LISTED at most. Raises DatabaseUnavailable.
+    """
+    query = (
+        whole_operations()
+        .where(approvals.c.state == ApprovalState.ASKED)
+        .order_by(approvals.c.lapses_at, columns.operation_id)
+        .limit(MOST_LISTED)
+    )
+    return [operation_from_row(dict(row)) for row in tx.execute(query).mappings()], tx.now
+
+
 def is_alive() -> Condition:
     """Return the condition that an operation is neither completed nor cancelled."""
     return columns.state.in_(sorted(ALIVE))
@@ -255,7 +273,7 @@ def is_resting() -> Condition:
 
 
 def whole_operations() -> Select[Any]:
-    """Return the query for operations, with what became of their retries, and their canaries."""
+    """Return the query for operations, with their outcomes, their canaries and their approvals."""
     return (
         select(
             retry_operations,
@@ -265,6 +283,7 @@ def whole_operations() -> Select[Any]:
             canaries.state.label("canary_state"),
             *(outcomes[name] for name in OUTCOME_COLUMNS),
             outcomes.unknown,
+            *IN_OPERATIONS,
         )
         .join_from(
             retry_operations,
@@ -272,6 +291,7 @@ def whole_operations() -> Select[Any]:
             outcomes.operation_id == columns.operation_id,
         )
         .outerjoin(retry_operation_canaries, canaries.operation_id == columns.operation_id)
+        .outerjoin(approvals, approvals.c.operation_id == columns.operation_id)
     )
 
 
@@ -285,6 +305,7 @@ def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
         priority=Priority(row["priority"]),
         state=RetryOperationState(row["state"]),
         canary=_canary(row),
+        approval=approval_from_row(row),
         drop_headers=tuple(row["drop_headers"] or ()),
         outcomes=OutcomeCounts(
             **{name: row[name] for name in OUTCOME_COLUMNS}, unknown=row["unknown"]

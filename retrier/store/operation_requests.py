@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Table, case, exists, func, or_, select
 
+from retrier.domain.approval import hash_plan
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import (
@@ -30,7 +31,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import Selection
 from retrier.domain.text import count_messages
 from retrier.errors import KeyReused
-from retrier.store import event_log, operations
+from retrier.store import approvals, event_log, operations
 from retrier.store.engine.database import Database, writing
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.event_log import Entry
@@ -67,7 +68,7 @@ class CreatedOperation:
 
     `skipped` gives for each named id that cannot be retried as things are the reason: the cut
     will skip it, unless it changes before. `dead_left_out` counts the dead messages that match, and
-    that were not asked for.
+    that were not asked for. `is_asking`: it waits for approval by a second person.
     """
 
     operation_id: str
@@ -75,6 +76,7 @@ class CreatedOperation:
     repeated: bool
     skipped: Mapping[str, str] = field(default_factory=dict)
     dead_left_out: int = 0
+    is_asking: bool = False
 
 
 def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
@@ -100,10 +102,15 @@ def _create_operation(tx: Transaction, request: RetryRequest, cut_off: int) -> C
 
 
 def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOperation:
-    """Add the operation; the caller has made the cut-off exact for the messages selected."""
+    """Add the operation; the caller has made the cut-off exact for the messages selected.
+
+    One that has to wait for a second person is added as paused, so that nothing ever cuts it before.
+    """
     total = _count(tx, request, cut_off)
     dead = _count_dead(tx, request.selection, cut_off)
-    operation_id = str(uuid4())
+    operation_id, request_hash = str(uuid4()), hash_request(request)
+    terms = request.approval
+    is_asking = terms is not None and terms.ask_for(request.selection, total)
     added = operations.add(
         tx,
         {
@@ -116,7 +123,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
             "requested_by": request.requested_by,
             "why": request.why,
             "priority": int(request.priority),
-            "state": RetryOperationState.WAITING,
+            "state": RetryOperationState.PAUSED if is_asking else RetryOperationState.WAITING,
             "total": total,
             "dead_left_out": dead,
             "forwarded": 0,
@@ -124,7 +131,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
             "failed": 0,
             "batches": 0,
             "idempotency_key": request.idempotency_key,
-            "request_hash": hash_request(request),
+            "request_hash": request_hash,
             **_terms(tx, request.terms),
         },
     )
@@ -141,6 +148,16 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
         operation_id=operation_id,
     )
     event_log.append(tx, [asked])
+    if terms is not None and is_asking:
+        approvals.ask(
+            tx,
+            operation_id,
+            terms,
+            plan_hash=hash_plan(request_hash, cut_off, total),
+            total=total,
+            asked_by=request.requested_by,
+            originator=request.originator,
+        )
     tx.sql.announce_request(tx.conn)
     return CreatedOperation(
         operation_id=operation_id,
@@ -148,6 +165,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
         repeated=False,
         skipped=skipped,
         dead_left_out=dead,
+        is_asking=is_asking,
     )
 
 
@@ -186,6 +204,7 @@ def find_repeated(
         total=row.total,
         repeated=True,
         dead_left_out=row.dead_left_out,
+        is_asking=approvals.is_asked(tx, row.operation_id),
     )
 
 
@@ -229,7 +248,7 @@ def _find_skipped(tx: Transaction, operation_id: str, ids: Sequence[str]) -> Map
     """
     begun = select(retry_operations.c.state, retry_operations.c.cut_off)
     row = tx.execute(begun.where(retry_operations.c.operation_id == operation_id)).one()
-    if row.state == RetryOperationState.WAITING:
+    if row.state == RetryOperationState.WAITING or approvals.is_asked(tx, operation_id):
         return judge_named(tx, ids, look_up_named(tx, ids), row.cut_off)
     return read_skipped(tx, operation_id)
 
@@ -256,7 +275,13 @@ def steer_operation(
     operation = operation_from_row(dict(row))
     asked, standing = operation.cancel_asked, operation.is_standing
     for order in orders:
-        why = refuse(order, operation.state, cancel_asked=asked, standing=standing)
+        why = refuse(
+            order,
+            operation.state,
+            cancel_asked=asked,
+            standing=standing,
+            asking=operation.is_asking,
+        )
         if why is not None:
             return why
     due = [order for order in orders if not _is_done(order, operation, tx.now)]
@@ -264,6 +289,8 @@ def steer_operation(
         # Only if it is in the state that was read. Raises ConcurrentChange if it is not.
         values = {name: value for order in due for name, value in _find_values(order, operation)}
         operations.change(tx, operation.operation_id, {operation.state}, values)
+        if operation.is_asking and values.get("cancel_asked"):
+            approvals.give_up(tx, operation.operation_id)
         event_log.append(tx, [_entry(order, operation, who) for order in due])
         tx.sql.announce_request(tx.conn)
     return Steered(operation_id=operation.operation_id, changed=bool(due))

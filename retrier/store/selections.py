@@ -17,6 +17,7 @@ from sqlalchemy import (
     cast,
     exists,
     false,
+    func,
     literal_column,
     or_,
     select,
@@ -350,6 +351,13 @@ def has_any(tx: Transaction, selection: Selection) -> bool:
     """Say whether any message matches. Raises DatabaseUnavailable."""
     query = select(messages.number).where(*conditions(selection)).limit(1)
     return tx.execute(query).first() is not None
+
+
+@reading
+def count_matches(tx: Transaction, selection: Selection) -> int:
+    """Count the messages that match. Raises DatabaseUnavailable."""
+    query = select(func.count()).select_from(failed_messages).where(*conditions(selection))
+    return int(tx.execute(query).scalar_one())
 
 
 @reading

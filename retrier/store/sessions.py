@@ -80,6 +80,7 @@ def find_session(tx: Transaction, sha256: str) -> Session | None:
         return None
     access = Access(
         name=row.name,
+        subject=row.subject,
         how=How.OIDC,
         role=AccessRole(row.role),
         queues=None if row.queues is None else tuple(row.queues),

@@ -18,6 +18,7 @@ from sqlalchemy import (
     select,
 )
 
+from retrier.domain.approval import ApprovalState
 from retrier.domain.archive_operation import Act, ArchiveOperationState
 from retrier.domain.copies import NOTICE_ID
 from retrier.domain.edits import EditState
@@ -31,6 +32,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.store.schema import (
     SCHEDULED,
+    approvals,
     archive_operations,
     breaker_counts,
     breakers,
@@ -232,6 +234,41 @@ OUTCOME_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "what was sent of an operation has an outcome, or a claim that waits for it": (
             _outcomes_do_not_add_up()
+        ),
+    }
+)
+"""Each query returns the ids of the rows that break the rule."""
+
+
+def _begun_unapproved() -> Select[str]:
+    """Nothing of it may have been cut, whatever was decided, unless it was approved."""
+    unapproved = approvals.c.state != ApprovalState.APPROVED
+    return (
+        select(operations.operation_id)
+        .join_from(retry_operations, approvals)
+        .where(unapproved, or_(operations.started_at.is_not(None), operations.batches > 0))
+    )
+
+
+def _asking_otherwise() -> Select[str]:
+    """While nobody has decided it is paused; where nobody approved it, it ends."""
+    asked = approvals.c.state == ApprovalState.ASKED
+    approved = approvals.c.state == ApprovalState.APPROVED
+    waits = and_(operations.state == RetryOperationState.PAUSED, ~operations.cancel_asked)
+    return (
+        select(operations.operation_id)
+        .join_from(retry_operations, approvals)
+        .where(~approved, or_(and_(asked, ~waits), and_(~asked, ~operations.cancel_asked)))
+    )
+
+
+APPROVAL_RULES: Mapping[str, Select[Any]] = MappingProxyType(
+    {
+        "nothing is cut off an operation that waits for approval, or did not get it": (
+            _begun_unapproved()
+        ),
+        "an operation that waits for approval is paused, and one that did not get it is cancelled": (
+            _asking_otherwise()
         ),
     }
 )
@@ -663,6 +700,7 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "an operation is passed over only if it left messages out": _passed_over_for_nothing(),
         "only an operation that is over is acknowledged": _acknowledged_too_early(),
         **STANDING_RULES,
+        **APPROVAL_RULES,
         **OUTCOME_RULES,
         **ARCHIVE_RULES,
         **BREAKER_RULES,

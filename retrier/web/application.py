@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
@@ -15,6 +16,7 @@ from retrier.http.parts import READING
 from retrier.http.problems import RETRY_AFTER, Problem
 from retrier.store.message_lists import Order, PageRequest, list_messages
 from retrier.web import (
+    approvals,
     archives,
     breakers,
     edits,
@@ -171,6 +173,7 @@ WORKING = (
     message.router,
     edits.router,
     archives.router,
+    approvals.router,
     operations.router,
     archives.archived_router,
     pending.router,
@@ -210,8 +213,12 @@ def create_page(parts: PageParts) -> FastAPI:
     # sent: a slow client holds none.
     place = Depends(_take_place, scope="function")
     first = [known, Depends(refuse_repeated), Depends(read_form), place]
-    for router in (*WORKING, *(each.router for each in parts.additions)):
+    routers = (*WORKING, *(each.router for each in parts.additions))
+    for router in routers:
         page.include_router(router, dependencies=first)
+    page.state.routes = [
+        route for router in routers for route in router.routes if isinstance(route, APIRoute)
+    ]
     return page
 
 

@@ -6,6 +6,7 @@ the provider is one: so a page of ours leads on from there.
 """
 
 import hmac
+from contextlib import suppress
 from functools import partial
 from secrets import token_urlsafe
 from typing import Annotated
@@ -15,7 +16,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
 from retrier.clock import SystemClock
-from retrier.domain.access import Access, hash_secret
+from retrier.domain.access import Access, How, hash_secret
 from retrier.domain.oidc import Person
 from retrier.domain.text import clean
 from retrier.http.access import SECURE_COOKIE, Gate, Guesses, Refused, cookie_of, too_many
@@ -139,6 +140,15 @@ async def begin(request: Request, parts: Anybody, keeper: Keeper, back: Back = "
     browser = request.cookies.get(_login_cookie(request)) or token_urlsafe(32)
     keep = partial(begin_login, state=_bound(state, browser), attempt=attempt)
     await to_thread.run_sync(keep, parts.db)
+    who = Access(
+        name=person.name,
+        subject=person.subject,
+        how=How.TOKEN if person.subject.startswith(OF_TOKEN) else How.OIDC,
+        role=person.role,
+        queues=person.queues,
+        address=request.client.host if request.client else "",
+    )
+    await to_thread.run_sync(gate.note, who, "log_in")
     answer = see_other(to)
     answer.set_cookie(
         _login_cookie(request),
@@ -205,6 +215,9 @@ async def log_out(
 ) -> Response:
     """End this session, or all that the person has."""
     everywhere = content == b"everywhere=yes"
+    with suppress(HTTPException):  # a session that is over is ended, too
+        who = await parts.gate.find(request)
+        await to_thread.run_sync(parts.gate.note, who, "log_out")
     await parts.gate.log_out(request, everywhere=everywhere)
     answer = see_other("/login?done=logged-out")
     answer.delete_cookie(

@@ -53,6 +53,7 @@ def needs(found: Snapshot) -> Sequence[Need]:
             _new,
             _came_back,
             _unsent,
+            _asking,
             _stopped,
             _imports,
             _dead,
@@ -140,13 +141,31 @@ def _named(each: RetryOperation) -> str:
     return capital(each.originator)[:_MOST_IN_WORDS]
 
 
+def _asking(found: Snapshot) -> Iterator[Need]:
+    """Tell of operations that wait for approval by a second person."""
+    asking = [each for each in found.work.queue.operations if each.is_asking]
+    for each in asking[:MOST_OF_A_KIND]:
+        yield Need(
+            key=f"asking-{each.operation_id}",
+            count=each.total,
+            words=f"{noun(each.total, 'message')} of a retry that waits for approval",
+            link=f"/operations/{each.operation_id}",
+            why=f"{_named(each)}, by {each.requested_by}.",
+            act=("Decide", f"/operations/{each.operation_id}"),
+        )
+    more = len(asking) - MOST_OF_A_KIND
+    words = f"more {noun(more, 'retry', 'retries')} that wait for approval"
+    yield from _others("asking", more, words, "/approvals")
+
+
 def _stopped(found: Snapshot) -> Iterator[Need]:
     """Tell of operations that are paused, or that something holds up for which a time is not known."""
     queue = found.work.queue
     stopped = [
         (each, line)
         for each in queue.operations
-        if (line := operation_line(each, found.at, queue.schedule, queue.obstacles)).waits
+        if not each.is_asking
+        and (line := operation_line(each, found.at, queue.schedule, queue.obstacles)).waits
         and (line.is_paused or (each.left_out or each.passed_over))
     ]
     for each, line in islice(stopped, MOST_OF_A_KIND):

@@ -67,7 +67,9 @@ def operation_line(
         created_at=shown.created_at,
         is_over=shown.state in _OVER,
         is_standing=shown.is_standing,
-        is_paused=shown.state is RetryOperationState.PAUSED and not shown.cancel_asked,
+        is_paused=shown.state is RetryOperationState.PAUSED
+        and not shown.cancel_asked
+        and not shown.is_asking,
         limit=shown.limit,
         came_back=shown.outcomes.came_back,
     )
@@ -90,6 +92,8 @@ def _is_paced(shown: RetryOperation, at: datetime) -> bool:
 def _state(shown: RetryOperation, waits: str | None) -> str:
     if shown.cancel_asked and shown.state not in _OVER:
         return "being cancelled"
+    if shown.is_asking:
+        return "asked for approval"
     if shown.state is RetryOperationState.FORWARDING and waits is None:
         return "sending"
     return shown.state.value

@@ -36,6 +36,7 @@ from retrier.store.operation_lists import (
     find_operation,
     list_operations,
 )
+from retrier.web.approvals import why_not_approve, why_not_own
 from retrier.web.counts import Snapshot
 from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.operation_lines import OperationLine, operation_line
@@ -80,7 +81,13 @@ def messages_link(shown: RetryOperation, **more: str) -> str:
 
 def refuse_now(shown: RetryOperation, order: Pause | Cancel) -> str | None:
     """Return why an order would be refused as things are."""
-    return refuse(order, shown.state, cancel_asked=shown.cancel_asked, standing=shown.is_standing)
+    return refuse(
+        order,
+        shown.state,
+        cancel_asked=shown.cancel_asked,
+        standing=shown.is_standing,
+        asking=shown.is_asking,
+    )
 
 
 def _asked(shown: RetryOperation) -> Iterator[Fact]:
@@ -110,6 +117,19 @@ def _terms(shown: RetryOperation) -> Iterator[Fact]:
         yield Fact(name="Without the headers", value=", ".join(shown.drop_headers))
     if shown.rate is not None:
         yield Fact(name="Rate", value=f"{plural(shown.rate, 'message')} a second at most")
+
+
+def _approval(shown: RetryOperation) -> Iterator[Fact]:
+    """Tell who asked for approval, and what was decided."""
+    found = shown.approval
+    if found is None:
+        return
+    yield Fact(name="Asked for by", value=found.asked_by)
+    yield Fact(name="Messages", value=number(found.total))
+    if found.decided_by is not None:
+        yield Fact(name=f"{capital(found.state)} by", value=found.decided_by)
+    ends = found.lapses_at if found.is_asked else None
+    yield from time_facts(asked=found.asked_at, lapses=ends, decided=found.decided_at)
 
 
 def _progress(details: OperationDetails) -> Iterator[Fact]:
@@ -268,6 +288,9 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
         asked=_asked(shown),
         how_far=_progress(found),
         may_steer=may_steer,
+        not_own=why_not_own(parts, key) or "",
+        why_not_approve=why_not_approve(parts, shown) if shown.is_asking else None,
+        approved=tuple(_approval(shown)),
         may_pause=may_steer and shown.state is not RetryOperationState.PAUSED,
         may_cancel=shown.state in ALIVE and not shown.cancel_asked and not shown.is_standing,
         refused=refuse_now(shown, Cancel()) if shown.is_standing else None,

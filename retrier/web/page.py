@@ -24,7 +24,7 @@ from retrier.http.parts import LONGEST_NAME, NOBODY
 from retrier.store.archive_lists import find_archive_operation
 from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
-from retrier.web import wording
+from retrier.web import locks, wording
 from retrier.web.forms import NAME_COOKIE, SentForm, local, name_of, new_key
 from retrier.web.parts import (
     ACCESS_LINKS,
@@ -77,6 +77,8 @@ SENTENCES = {
     "dismissed": "It is not shown any more: you have seen that it is over.",
     "paused": "It is paused: what is being sent is finished, and nothing more is begun.",
     "resumed": "It goes on.",
+    "approved": "It is approved, and goes as any other from now on.",
+    "refused": "It is refused: it is cancelled, and nothing of it is sent.",
     "cancelled": "It is cancelled: what may have been sent already is finished, nothing else is sent.",
     "limited": "Its rate is changed.",
     "logged-out": "You are logged out here. The provider may still know you.",
@@ -102,8 +104,9 @@ def _of_retry(db: Database, operation_id: str) -> Flash | None:
     if found is None:
         return None
     shown = found.operation
+    waits = " It waits for approval by a second person." if shown.is_asking else ""
     return Flash(
-        text=f"Retry of {plural(shown.total, 'message')} asked for.",
+        text=f"Retry of {plural(shown.total, 'message')} asked for.{waits}",
         link=f"/operations/{shown.operation_id}",
         live=f"operation/{shown.operation_id}/text",
     )
@@ -208,6 +211,7 @@ def environment() -> Environment:
     )
     made.filters.update({name: getattr(wording, name) for name in names})
     made.globals.update(static_url=static_url, next_words=wording.next_words)
+    made.globals.update(lock=locks.lock, why_locked=locks.reasons, why_closed=locks.why_closed)
     return made
 
 
@@ -321,7 +325,8 @@ def show(
     `current` is the path of the page in the bar at the top.
     """
     frame = _make_frame(request, current)
-    text = environment().get_template(template).render(values, frame=frame, new_key=new_key)
+    with locks.locks_of(request):
+        text = environment().get_template(template).render(values, frame=frame, new_key=new_key)
     return respond(request, text, status)
 
 

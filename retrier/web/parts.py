@@ -77,7 +77,10 @@ MENUS = (
 )
 """What waits, for a person or for something else; what happened; what is set, and how it goes."""
 
-ACCESS_LINKS = (NavigationLink(path="/tokens", name="Tokens"),)
+ACCESS_LINKS = (
+    NavigationLink(path="/approvals", name="Approvals"),
+    NavigationLink(path="/tokens", name="Tokens"),
+)
 """Pages that say nothing as long as nobody is asked who they are."""
 
 

@@ -40,6 +40,7 @@ from retrier.store.schema import (
 )
 from retrier.store.verification import VerifiedRule, verify_store
 from retrier.store.verification_rules import (
+    APPROVAL_RULES,
     ARCHIVE_RULES,
     DEAD_RULES,
     EDIT_RULES,
@@ -459,6 +460,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         "there are no more failed imports than were counted and not read again",
         "what is being sent of failed imports is kept until it is recorded",
         "every outgoing row names an attempt that is there",
+        *APPROVAL_RULES,  # in test_store_approvals.py
         *ARCHIVE_RULES,  # in test_store_archive_keeping.py
         *STANDING_RULES,  # in test_store_due.py
         *OUTCOME_RULES,  # in test_store_operation_outcomes.py

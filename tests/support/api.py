@@ -14,6 +14,7 @@ from retrier.api.middleware import Callers
 from retrier.app import try_messages
 from retrier.app.policies import read_policies
 from retrier.domain.access import AccessRules
+from retrier.domain.approval import ApprovalRules
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.events.event import Event
 from retrier.events.service import RetryAsked
@@ -65,7 +66,11 @@ class Api:
     """
 
     def __init__(
-        self, db: Database, callers: Callers | None = None, rules: AccessRules | None = None
+        self,
+        db: Database,
+        callers: Callers | None = None,
+        rules: AccessRules | None = None,
+        approval: ApprovalRules | None = None,
     ) -> None:
         self.db = db
         self.transport = ScriptedTransport()
@@ -86,6 +91,7 @@ class Api:
                 frozenset({ERROR_QUEUE, STAGING}),
                 self._note,
                 imports=make_imports(db, self.transport, self.mappings, clock=self.clock),
+                approval=approval,
             ),
             health=lambda: self.health,
             look_at=self._look_at,

@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from retrier.api.shapes import Maybe, ReasonCount, SkippedMessage, Time, Working, one_of
 from retrier.api.shapes.messages import Claim, FailedMessage
+from retrier.domain.approval import ApprovalState
 from retrier.domain.archive_operation import Act, ArchiveOperationState
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.processor_work import WaitingFor
@@ -25,6 +26,7 @@ class AskedRetry(TypedDict):
     skipped: NotRequired[int]
     skipped_messages: NotRequired[Sequence[SkippedMessage]]
     dead_left_out: NotRequired[int]
+    waits_for_approval: NotRequired[bool]
 
 
 class AskedAgain(TypedDict):
@@ -33,6 +35,19 @@ class AskedAgain(TypedDict):
     operation_id: NotRequired[str]
     total: int
     operations: Sequence[str]
+
+
+class Approval(TypedDict):
+    """The approval of an operation by a second person; `plan_hash` stands for what is approved."""
+
+    state: Annotated[str, one_of(ApprovalState)]
+    plan_hash: str
+    total: int
+    asked_by: str
+    asked_at: Time
+    lapses_at: Time
+    decided_at: NotRequired[Maybe[Time]]
+    decided_by: NotRequired[Maybe[str]]
 
 
 class Operation(TypedDict):
@@ -69,6 +84,7 @@ class Operation(TypedDict):
     completed_at: NotRequired[Maybe[Time]]
     modified_at: Time
     waits_because: NotRequired[Maybe[str]]
+    approval: NotRequired[Maybe[Approval]]
 
 
 class RunningCanary(TypedDict):

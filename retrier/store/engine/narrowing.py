@@ -123,7 +123,8 @@ def _conditions(patterns: tuple[str, ...], *, is_sqlite: bool) -> Iterator[tuple
     yield "failure_groups", f"group_id IN ({groups})"
     yield "group_comments", f"group_id IN ({groups})"
     yield "retry_operations", f"{same} OR {retried}"
-    yield "retry_batches", f"operation_id IN ({operations})"
+    for table in ("retry_batches", "approvals", "retry_operation_outcomes"):
+        yield table, f"operation_id IN ({operations})"
     yield "archive_operations", f"{same} OR {archived}"
     about = of_message(f"own.unique_message_id = {_EVENT_SQLITE if is_sqlite else _EVENT_POSTGRES}")
     of_operation = f"operation_id IN ({operations}) OR operation_id IN ({archives})"

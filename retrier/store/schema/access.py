@@ -74,9 +74,11 @@ approvals = Table(
     Column("state", String(16), nullable=False),
     Column("decided_at", UtcTime),
     Column("decided_by", Text),
+    Column("decided_as", Text),
     one_of("state", ("asked", "approved", "refused", "lapsed")),
     CheckConstraint("(state = 'asked') = (decided_at IS NULL)", name="decided_when_over"),
-    CheckConstraint("state <> 'approved' OR decided_by IS NOT NULL", name="approved_by_somebody"),
-    CheckConstraint("decided_by IS NULL OR decided_by <> asked_as", name="by_another_person"),
+    CheckConstraint("(decided_by IS NULL) = (decided_as IS NULL)", name="decided_by_somebody"),
+    CheckConstraint("state <> 'approved' OR decided_as IS NOT NULL", name="approved_by_somebody"),
+    CheckConstraint("decided_as IS NULL OR decided_as <> asked_as", name="by_another_person"),
 )
-"""Operations that wait, or waited, for a second person. `asked_as` and `decided_by` are names."""
+"""Operations that wait, or waited, for a second person. `asked_as` and `decided_as` tell people apart."""

@@ -159,7 +159,7 @@
     j: () => go(current + 1),
     k: () => go(current - 1),
     x: () => { const box = currentRow() && one("input[type=checkbox]", currentRow()); if (box) box.click(); },
-    r: () => press("[data-preview], [data-retry]"),
+    r: () => press("[data-preview], [data-retry]:not([data-locked])"),
     "?": () => one("#keys").showModal(),
   };
   const isTyping = (element) => element.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
@@ -185,7 +185,7 @@
       page.checked = every || count === boxes.length;
       page.indeterminate = !every && count > 0 && count < boxes.length;
       put(said, every ? "All selected:" : count ? `${count} selected` : "Select some");
-      find("button[name=act]", form).forEach((each) => { each.disabled = !every && !count; });
+      find("button[name=act]:not([data-locked])", form).forEach((each) => { each.disabled = !every && !count; });
     }
   };
   document.addEventListener("change", (event) => {
@@ -240,7 +240,7 @@
     if (event.target.method === "post") setTimeout(() => find("button", event.target).forEach((each) => { each.disabled = true; }));
   });
   addEventListener("pageshow", (event) => {
-    find("form[method=post] button:disabled").forEach((each) => { each.disabled = false; });
+    find("form[method=post] button:disabled:not([data-locked])").forEach((each) => { each.disabled = false; });
     tellPicked();
     if (event.persisted) follow();
   });

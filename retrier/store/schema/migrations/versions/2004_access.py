@@ -72,6 +72,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("decided_at", UtcTime),
         sa.Column("decided_by", sa.Text()),
+        sa.Column("decided_as", sa.Text()),
         sa.PrimaryKeyConstraint("operation_id", name=op.f("pk_approvals")),
         sa.ForeignKeyConstraint(
             ["operation_id"],
@@ -87,11 +88,15 @@ def upgrade() -> None:
             "(state = 'asked') = (decided_at IS NULL)", name=op.f("ck_approvals_decided_when_over")
         ),
         sa.CheckConstraint(
-            "state <> 'approved' OR decided_by IS NOT NULL",
+            "(decided_by IS NULL) = (decided_as IS NULL)",
+            name=op.f("ck_approvals_decided_by_somebody"),
+        ),
+        sa.CheckConstraint(
+            "state <> 'approved' OR decided_as IS NOT NULL",
             name=op.f("ck_approvals_approved_by_somebody"),
         ),
         sa.CheckConstraint(
-            "decided_by IS NULL OR decided_by <> asked_as",
+            "decided_as IS NULL OR decided_as <> asked_as",
             name=op.f("ck_approvals_by_another_person"),
         ),
     )
