@@ -140,15 +140,6 @@ async def begin(request: Request, parts: Anybody, keeper: Keeper, back: Back = "
     browser = request.cookies.get(_login_cookie(request)) or token_urlsafe(32)
     keep = partial(begin_login, state=_bound(state, browser), attempt=attempt)
     await to_thread.run_sync(keep, parts.db)
-    who = Access(
-        name=person.name,
-        subject=person.subject,
-        how=How.TOKEN if person.subject.startswith(OF_TOKEN) else How.OIDC,
-        role=person.role,
-        queues=person.queues,
-        address=request.client.host if request.client else "",
-    )
-    await to_thread.run_sync(gate.note, who, "log_in")
     answer = see_other(to)
     answer.set_cookie(
         _login_cookie(request),
@@ -234,6 +225,15 @@ async def _begin_session(request: Request, answer: Response, person: Person) -> 
     replaces = gate.seal(before) if before else None
     keep = partial(begin_session, secret=gate.seal(secret), person=person, replaces=replaces)
     await to_thread.run_sync(keep, parts.db)
+    who = Access(
+        name=person.name,
+        subject=person.subject,
+        how=How.TOKEN if person.subject.startswith(OF_TOKEN) else How.OIDC,
+        role=person.role,
+        queues=person.queues,
+        address=request.client.host if request.client else "",
+    )
+    await to_thread.run_sync(gate.note, who, "log_in")
     answer.set_cookie(
         cookie_of(request),
         secret,

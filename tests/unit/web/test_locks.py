@@ -157,12 +157,13 @@ def test_on_the_page_of_a_message_of_another_queue_the_queue_is_the_reason(web: 
 
     assert shown is not None
     assert own is not None
-    said = {shown.texts[each.described_by] for each in shown.disabled}
+    # Nobody below an administrator edits, wherever it failed.
+    said = {shown.texts[each.described_by] for each in shown.disabled if each.words != "Edit"}
     assert said == {
         "The token operator-orders has no right to the queue billing.eu, only to orders*."
     }
     assert {"Retry", "Archive", "Declare dead…"} <= {each.words for each in shown.disabled}
-    assert own.disabled == []
+    assert [each.words for each in own.disabled] == ["Edit"]
 
 
 def test_an_operation_of_other_queues_is_neither_approved_nor_steered(web: Web) -> None:
