@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from retrier.audit import Audit
-from retrier.domain.access import OPEN, Access, Right
+from retrier.domain.access import OPEN, Access, Right, covers
 from retrier.domain.selection import Selection
 from retrier.errors import NotAllowed
 from retrier.store.engine.database import Database
@@ -78,7 +78,7 @@ class Guard:
         found = find_operation(self.db, operation_id)
         within = None if found is None else found.operation.selection.within
         own = self.access.queues
-        if found is not None and (within is None or not {*within} <= {*own}):
+        if found is not None and (within is None or not covers(own, within)):
             raise NotAllowed(
                 "This operation may hold messages of other queues: it was not asked for with a "
                 f"right to {self.access.shown_queues} only."

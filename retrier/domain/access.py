@@ -190,6 +190,11 @@ def matches_queue(patterns: QueuePatterns, queue: str) -> bool:
     return any(_compiled(each).fullmatch(queue) for each in patterns)
 
 
+def covers(patterns: QueuePatterns, others: QueuePatterns) -> bool:
+    """Say whether what is like the others is like these as well, as far as can be told simply."""
+    return all(matches_queue(patterns, each.replace("*", "\0")) for each in others)
+
+
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)

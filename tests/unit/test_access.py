@@ -13,6 +13,7 @@ from retrier.domain.access import (
     AccessRole,
     How,
     Right,
+    covers,
     hash_secret,
     is_pattern,
     is_token,
@@ -69,6 +70,24 @@ def test_a_refusal_says_which_role_it_takes() -> None:
 )
 def test_in_a_pattern_only_the_star_is_special(pattern: str, queue: str, expected: bool) -> None:  # noqa: FBT001
     assert matches_queue((pattern,), queue) is expected
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "expected"),
+    [
+        (("orders*",), ("orders*",), True),
+        (("orders*",), ("orders.eu", "orders.us*"), True),
+        (("orders.eu",), ("orders*",), False),
+        (("orders*",), ("orders*", "billing"), False),
+        (("*",), ("a*b",), True),
+    ],
+)
+def test_rights_cover_other_rights(
+    own: tuple[str, ...],
+    others: tuple[str, ...],
+    expected: bool,  # noqa: FBT001 - a case
+) -> None:
+    assert covers(own, others) is expected
 
 
 def test_with_no_pattern_nothing_is_owned() -> None:
