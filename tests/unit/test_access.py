@@ -48,7 +48,7 @@ def test_a_refusal_says_which_role_it_takes() -> None:
 
     assert (
         asks.why_not(Right.RETRY)
-        == "This takes the role operator; The token ci has the role reader."
+        == "This takes the role operator, and the token ci has the role reader."
     )
 
 
