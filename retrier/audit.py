@@ -19,11 +19,13 @@ from retrier.domain.access import Access, How, Refusals
 from retrier.domain.archive_operation import ArchiveRequest
 from retrier.domain.audit import AuditOutcome, AuditRecord, AuditType
 from retrier.domain.breakers import BreakerKey
+from retrier.domain.edits import AskedEdit, EditRequest
 from retrier.domain.failed_imports import Doubtful, NotTaken, NotTried, ReadAgain
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, Steered, hash_subject
 from retrier.domain.selection import Selection, bounds_of, chosen_parts
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.domain.text import clean
+from retrier.domain.views import View
 from retrier.errors import DataRefused, KeyReused, NotAllowed
 from retrier.store.archive import AskedArchive
 from retrier.store.operation_requests import CreatedOperation
@@ -305,6 +307,11 @@ def describe_request(action: str, given: Mapping[str, object]) -> Mapping[str, o
                 about |= _texts(undo_of=value.undo_of)
             case Selection():
                 about |= _of_selection(action, value)
+            case EditRequest():
+                about |= _ids("ids", [value.unique_message_id])
+                about |= _texts(asked_by=value.who, why=value.why)
+            case View():
+                about |= _texts(name=value.name, page=value.page.value)
             case Stream():
                 about |= _texts(queue=value.queue, stream=value.stream_id)
             case BreakerKey():
@@ -452,6 +459,8 @@ def _about_answer(answer: object) -> Mapping[str, object]:
             }
         case Steered():
             return {"operation_id": answer.operation_id, "changed": answer.changed}
+        case AskedEdit():
+            return {"operation_id": answer.operation_id, "edit_id": answer.edit_id}
         case Released():
             return {"messages": len(answer.ids)}
         case ReadAgain():

@@ -154,7 +154,12 @@ class Archives:
     def plan(self, act: Act, selection: Selection, at: datetime, *more: str) -> PlannedAct:
         """Count what an act would do to these messages, and plan it (`plan_act`)."""
         selection, _ = self.guard.narrow(selection)
-        return plan_act(self._db, act, selection, at, *more)
+        planned = plan_act(self._db, act, selection, at, *more)
+        if not self.guard.access.reads_own_only:
+            return planned
+        found = planned.preview
+        skipped = _without_others(found.skipped_because)
+        return replace(planned, preview=replace(found, skipped_because=skipped))
 
     @audited("archive")
     def ask(self, request: ArchiveRequest) -> AskedArchive:
@@ -293,6 +298,8 @@ class Tokens:
     db: Database
     emit: Emit
     guard: Guard
+    given: frozenset[str] = frozenset()
+    """Names of tokens of the settings: in every log a name means one token."""
 
     @audited("create_token")
     def create(
@@ -307,6 +314,8 @@ class Tokens:
         self._must()
         if not is_token_name(name):
             return TokenRefusal.NO_NAME
+        if name in self.given:
+            return TokenRefusal.OF_SETTINGS
         if queues is not None and not (queues and all(map(is_pattern, queues))):
             return TokenRefusal.NO_QUEUE
         secret = make_token(token_bytes)
@@ -319,8 +328,15 @@ class Tokens:
     def revoke(self, name: str, who: str) -> TokenRefusal | None:
         """Revoke a token, on every instance within a second; return why not, or None."""
         self._must()
+        if name in self.given:
+            return TokenRefusal.OF_SETTINGS
         with recording(self.emit):
             return revoke_token(self.db, name, who)
+
+    @audited_if_refused("see_tokens")
+    def may_look(self) -> None:
+        """Raise NotAllowed for who may not see which tokens there are."""
+        self._must()
 
     def _must(self) -> None:
         self.guard.must(Right.TOKEN)
@@ -420,12 +436,17 @@ class Edits:
 _NO_NAME = "the name is empty"
 
 
+def _without_others(counted: Mapping[str, int]) -> Mapping[str, int]:
+    return {why: count for why, count in counted.items() if why != NOT_YOURS}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedAgain:
     """The operations created to retry pending retries again, and the number of their messages."""
 
     operation_ids: tuple[str, ...]
     total: int
+    is_asking: bool = False
 
 
 class Gateway:
@@ -457,6 +478,8 @@ class Gateway:
         self.archives = archives or Archives(db, wake, emit, audit=audit)
         self._codec = imports.sender.codec
         self._approval = approval
+        self.tokens_given: frozenset[str] = frozenset()
+        """Names of tokens of the settings: no other token is called so."""
         self.guard = Guard(db, audit=audit)
 
     def of(self, access: Access) -> "Gateway":
@@ -480,7 +503,7 @@ class Gateway:
     @property
     def tokens(self) -> Tokens:
         """What handles requests about tokens."""
-        return Tokens(self._db, self._emit, self.guard)
+        return Tokens(self._db, self._emit, self.guard, self.tokens_given)
 
     @property
     def views(self) -> Views:
@@ -495,6 +518,9 @@ class Gateway:
             self.guard.must_own(request.terms.destination)
         narrowed = replace(request, selection=selection)
         found = preview(self._db, narrowed, take_cut_off(self._db), codec)
+        if self.guard.access.reads_own_only:
+            # Who sees own queues only is not told how much there is of others: it could be searched.
+            return replace(found, skipped=_without_others(found.skipped))
         if not foreign:
             return found
         return replace(
@@ -553,6 +579,7 @@ class Gateway:
         return AskedAgain(
             operation_ids=tuple(each.operation_id for each in made),
             total=sum(each.total for each in made),
+            is_asking=any(each.is_asking for each in made),
         )
 
     @audited("revive")

@@ -134,6 +134,7 @@ _CONFLICTS = frozenset(
         ("post", "/api/operations/{operation_id}/refuse"),
         ("post", "/api/redirects"),
         ("post", "/api/tokens"),
+        ("delete", "/api/tokens/{name}"),
         ("put", "/api/redirects/{redirect_id}"),
         ("put", "/api/views/{name}"),
     }
@@ -302,6 +303,7 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
         servers=[{"url": "/"}],
         generate_unique_id_function=name_operation,
         redirect_slashes=False,
+        openapi_url="/openapi.json" if whole else None,
         # Off: FastAPI's documentation pages load scripts from the host of a third party.
         docs_url=None,
         redoc_url=None,

@@ -551,4 +551,6 @@ def is_id(each: object) -> bool:
 def asked_again(again: AskedAgain) -> shapes.AskedAgain:
     """Show the operations; `operation_id` is the first one, as in the answer to any retry."""
     made: shapes.AskedAgain = {"total": again.total, "operations": list(again.operation_ids)}
+    if again.is_asking:
+        made["waits_for_approval"] = True
     return {"operation_id": again.operation_ids[0], **made} if again.operation_ids else made

@@ -109,6 +109,7 @@ router = Routes(prefix="/api", tags=["service"])
 @router.get("/ledger")
 def get_ledger(request: Request, parts: Parts) -> Answer[shapes.Ledger]:
     """Return how many messages were taken off the error queues and what became of them."""
+    parts.must_see_all()
     return answer(request, ledger(read_ledger(parts.db)))
 
 

@@ -54,17 +54,29 @@ class WantedToken(BaseModel):
     expires: Lasts | None = None
 
 
+_TAKEN = (TokenRefusal.TAKEN, TokenRefusal.OF_SETTINGS)
+_NO_ACCESS = (
+    "Nobody is asked for a token here. Make it with the section `access` in the settings: else "
+    "whoever reaches this address now could keep a way in for later."
+)
+
+
 @router.get("/tokens")
 def get_tokens(request: Request, page: PageQuery, parts: Parts) -> Answer[list[shapes.AccessToken]]:
     """List the tokens of the database by name, with those that are revoked."""
+    parts.gateway.tokens.may_look()
     found = list_tokens(parts.db)
     items = [token(each) for each in found[page.offset : page.offset + page.size]]
     return answer(request, items, page_headers(request, page, len(found)))
 
 
 @router.post("/tokens", status_code=201)
-def create_token(body: WantedToken, context: InContext) -> Answer[shapes.NewToken] | Refusal:
+def create_token(
+    body: WantedToken, parts: Parts, context: InContext
+) -> Answer[shapes.NewToken] | Refusal:
     """Make a token. The answer holds it: it is shown this once, and only its hash is kept."""
+    if parts.gate.rules is None:
+        return problem(409, _NO_ACCESS)
     made = context.gateway.tokens.create(
         body.name,
         body.role,
@@ -73,7 +85,7 @@ def create_token(body: WantedToken, context: InContext) -> Answer[shapes.NewToke
         context.requested_by,
     )
     if isinstance(made, TokenRefusal):
-        return problem(409 if made is TokenRefusal.TAKEN else 400, made)
+        return problem(409 if made in _TAKEN else 400, made)
     return told({"name": body.name, "token": made}, status=201)
 
 
@@ -83,6 +95,8 @@ def revoke_token(name: str, context: InContext) -> Response:
     refusal = context.gateway.tokens.revoke(name, context.requested_by)
     if refusal is TokenRefusal.UNKNOWN:
         return problem(404, f"No token has the name {name[:100]}.")
+    if refusal is TokenRefusal.OF_SETTINGS:
+        return problem(409, refusal)
     return Response(status_code=204, headers=HEADERS)
 
 

@@ -181,7 +181,7 @@ def make_gateway(parts: Parts) -> Gateway:
     wake = parts.wake.set
     access = settings.access
     approval = access.approval if access is not None else None
-    return Gateway(
+    gateway = Gateway(
         parts.db,
         wake,
         own_queues,
@@ -191,6 +191,9 @@ def make_gateway(parts: Parts) -> Gateway:
         audit=parts.audit,
         approval=None if approval is None else approval.rules,
     )
+    if access is not None:
+        gateway.tokens_given = frozenset(each.name for each in access.tokens)
+    return gateway
 
 
 def make_audit(

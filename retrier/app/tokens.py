@@ -30,7 +30,9 @@ from retrier.store.tokens import TokenRefusal, list_tokens
 def _tokens(settings: Settings) -> Iterator[Tokens]:
     db = open_database(settings)
     try:
-        yield Tokens(db, ignore, Guard(db))
+        access = settings.access
+        given = () if access is None else (each.name for each in access.tokens)
+        yield Tokens(db, ignore, Guard(db), frozenset(given))
     finally:
         db.dispose()
 

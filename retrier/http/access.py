@@ -180,6 +180,9 @@ class Gate:
             if self._guesses.are_too_many(address):
                 raise too_many() from None
             raise HTTPException(401, str(refusal), ASKED) from None
+        except NotAllowed as refusal:
+            self._count(address, str(refusal))
+            raise
         except HTTPException as refusal:
             if refusal.status_code != HTTPStatus.UNAUTHORIZED:
                 self._count(address, refusal.detail)
@@ -417,14 +420,24 @@ def _of_proxy(request: Request, rules: AccessRules) -> Access | None:
     proxy = rules.proxy
     if proxy is None or not proxy.proxies.include(request.scope.get(PEER, "")):
         return None
-    users = request.headers.getlist(proxy.user_header)
-    if len(users) != 1 or not users[0].strip():
+    users = [_as_utf8(each) for each in request.headers.getlist(proxy.user_header)]
+    told = [_as_utf8(each) for each in request.headers.getlist(proxy.groups_header)]
+    # Of two headers one may be the client's own, which the proxy has let through.
+    if len(users) != 1 or not users[0].strip() or len(told) > 1:
         return None
-    told = ",".join(request.headers.getlist(proxy.groups_header))
-    role = role_of((each.strip() for each in told.split(",")), proxy.roles)
+    groups = (each.strip() for each in told[0].split(",")) if told else ()
+    role = role_of(groups, proxy.roles)
     if role is None:
         raise NotAllowed(f"{NO_ROLE} None of your groups has one: {proxy.groups_header}.")
-    return Access(name=users[0].strip(), how=How.PROXY, role=role)
+    return Access(name=users[0].strip()[:_LONGEST_NAME], how=How.PROXY, role=role)
+
+
+_LONGEST_NAME = 200
+
+
+def _as_utf8(header: str) -> str:
+    """Return a header as its sender wrote it: its bytes come as Latin-1, but most are UTF-8."""
+    return header.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
 async def find_access(request: Request) -> Access:
@@ -447,6 +460,8 @@ async def is_known(request: Request) -> bool:
     """Say whether somebody asks who may read, where everybody is answered something."""
     gate: Gate = request.app.state.parts.gate
     try:
-        return (await gate.find(request)).may(Right.READ)
-    except HTTPException:
+        access = await gate.find(request)
+    except (HTTPException, NotAllowed):
         return False
+    # It tells of all queues.
+    return access.may(Right.READ) and access.seen is None

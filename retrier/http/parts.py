@@ -16,7 +16,7 @@ from retrier.domain.edits import ShownEdit, without_values
 from retrier.domain.failed_imports import Told, Trial, TriedMessage
 from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
-from retrier.errors import ConfigurationError
+from retrier.errors import ConfigurationError, NotAllowed
 from retrier.gateway import Gateway
 from retrier.http.access import Gate
 from retrier.http.problems import later
@@ -246,6 +246,13 @@ class FaceParts:
             return self
         bound = replace(self, access=access, gateway=self.gateway.of(access))
         return bound if access.seen is None else replace(bound, db=self.sights.of(access.seen))
+
+    def must_see_all(self) -> None:
+        """Raise NotAllowed for who sees own queues only: it tells of all of them."""
+        if self.access.seen is not None:
+            raise NotAllowed(
+                f"This tells of all queues; {self.access.shown} sees {self.access.shown_queues} only."
+            )
 
     @property
     def shows_content(self) -> bool:

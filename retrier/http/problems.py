@@ -85,6 +85,10 @@ def add_handlers(face: FastAPI, show: Callable[[Request, Problem], Response]) ->
     """Have a face show every error but that of a request of the wrong shape, which is its own."""
 
     def answer(request: Request, error: Exception) -> Response:
+        access = getattr(request.state, "access", None)
+        if isinstance(error, KeyReused) and access is not None and access.queues is not None:
+            # The words name what another one asked for, perhaps of a queue that is not theirs.
+            error = KeyReused("This Idempotency-Key was used for another request.")
         return show(request, _explain(error, request.app.state.parts.db.place))
 
     kinds = (

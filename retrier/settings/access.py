@@ -291,6 +291,11 @@ def find_access_clashes(tree: Mapping[str, object]) -> Iterator[Clash]:
             )
         case _:
             pass
+    match tree:
+        case {"api": {"port": int(port), "health_port": int(apart)}} if port == apart != 0:
+            yield ("api", "health_port"), "must be another port than api.port"
+        case _:
+            pass
     if not isinstance(access, dict):
         return
     tokens = access.get("tokens")

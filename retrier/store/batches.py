@@ -213,7 +213,8 @@ def _counts(tx: Transaction, query: Select[Any]) -> list[BatchCount]:
         )
         .outerjoin(failed_message_retries, claims.batch_id == retry_batches.c.batch_id)
         .outerjoin(retry_batch_now_forwarding)
-        .group_by(retry_batches.c.batch_id, retry_batch_now_forwarding.c.id)
+        # All columns, not the key alone: a view of the table has no key (`narrowing`).
+        .group_by(*query.selected_columns, retry_batch_now_forwarding.c.id)
         .order_by(retry_batches.c.created_at, retry_batches.c.batch_id)
     )
     return [_batch_count(dict(row)) for row in tx.execute(counted).mappings()]

@@ -23,6 +23,7 @@ class TokenRefusal(StrEnum):
     """Why a token is not made or revoked."""
 
     TAKEN = "there is, or was, a token of this name: names are not given twice"
+    OF_SETTINGS = "it is a token of the settings: give and take it there, under access.tokens"
     NO_NAME = NO_TOKEN_NAME
     NO_QUEUE = NO_PATTERN
     UNKNOWN = "no token has this name"

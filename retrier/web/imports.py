@@ -275,6 +275,10 @@ _QUESTIONS = {
 }
 
 
+def _is_seen(parts: PageParts, queue: str) -> bool:
+    return parts.access.seen is None or parts.access.owns(queue)
+
+
 @router.get("")
 def get_imports(request: Request, parts: Parts, error_queue: str = "", page: str = "") -> Response:
     """List failed imports, the newest first."""
@@ -292,7 +296,12 @@ def get_imports(request: Request, parts: Parts, error_queue: str = "", page: str
         "imports.html",
         current=_HERE,
         listing=listing,
-        queues=sorted({*parts.error_queues, *(each.error_queue for each in found.items)}),
+        queues=sorted(
+            {
+                *(each for each in parts.error_queues if _is_seen(parts, each)),
+                *(each.error_queue for each in found.items),
+            }
+        ),
         error_queue=error_queue,
         in_all=count_imports(parts.db),
     )
@@ -350,7 +359,7 @@ def _show_trial(request: Request, parts: PageParts, error_queue: str, trial: Tri
         total=found.total,
         wrong=wrong,
         error_queue=error_queue,
-        queues=parts.error_queues,
+        queues=[each for each in parts.error_queues if _is_seen(parts, each)],
         dialect=trial.dialect or "",
         dialects=parts.gateway.imports.dialects,
         text=EXAMPLE if is_in_force else trial.section,

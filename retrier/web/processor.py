@@ -134,6 +134,7 @@ def get_processor(request: Request, parts: Parts) -> Response:
 @router.get("/ledger")
 def get_ledger(request: Request, parts: Parts) -> Response:
     """Show the ledger: every stored message is counted for it, so it is asked for apart."""
+    parts.must_see_all()
     read = read_ledger(parts.db)
     deliveries = read.entry("taken_off") + read.entry("reimported")
     kinds = {_KINDS[kind]: read.entry(kind) for kind in KINDS_OF_DELIVERY}

@@ -15,11 +15,17 @@ from retrier.web.wording import sentence
 router = APIRouter(prefix="/tokens")
 
 _HERE = "/tokens"
+_TAKEN = (TokenRefusal.TAKEN, TokenRefusal.OF_SETTINGS)
+_NO_ACCESS = (
+    "Nobody is asked for a token here. Make it with the section access in the settings: else whoever "
+    "reaches this page now could keep a way in for later."
+)
 
 
 @router.get("")
 def get_tokens(request: Request, parts: Parts) -> Response:
     """List the tokens of the database, with the form for a new one."""
+    parts.gateway.tokens.may_look()
     return show(
         request,
         "tokens.html",
@@ -35,6 +41,8 @@ def get_tokens(request: Request, parts: Parts) -> Response:
 @router.post("")
 def create_token(request: Request, parts: Parts, form: SentForm) -> Response:
     """Make a token and show it, this once: it stands in no address and in no log."""
+    if parts.gate.rules is None:
+        raise HTTPException(409, _NO_ACCESS)
     queues = tuple(form.text("queues").replace(",", " ").split()) or None
     role = form.text("role")
     if role not in list(AccessRole):
@@ -44,7 +52,7 @@ def create_token(request: Request, parts: Parts, form: SentForm) -> Response:
         name, AccessRole(role), queues, _lasts(form), form.requested_by
     )
     if isinstance(made, TokenRefusal):
-        raise HTTPException(409 if made is TokenRefusal.TAKEN else 400, sentence(made))
+        raise HTTPException(409 if made in _TAKEN else 400, sentence(made))
     return show(request, "token.html", current=_HERE, name=name, token=made)
 
 
@@ -68,6 +76,8 @@ def revoke_token(name: str, parts: Parts, form: SentForm) -> Response:
     refusal = parts.gateway.tokens.revoke(name, form.requested_by)
     if refusal is TokenRefusal.UNKNOWN:
         raise HTTPException(404, f"No token has the name {name[:LONGEST_TOKEN_NAME]}.")
+    if refusal is TokenRefusal.OF_SETTINGS:
+        raise HTTPException(409, sentence(refusal))
     return see_other(f"{_HERE}?done=token-revoked")
 
 

@@ -8,7 +8,11 @@ from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
 from retrier.events.event import ignore
 from retrier.gateway import Gateway
+from retrier.store.batches import list_batches
+from retrier.store.breaker_lists import list_breakers
 from retrier.store.engine.database import Database
+from retrier.store.groups import list_queues
+from retrier.store.message_lists import PageRequest
 from retrier.store.schema import (
     causes,
     failed_messages,
@@ -17,6 +21,7 @@ from retrier.store.schema import (
     processing_attempts,
     saved_views,
 )
+from retrier.store.streams import list_streams
 from tests.contract.store_rows import record
 from tests.support.factories import failure
 from tests.support.imports import make_imports
@@ -108,3 +113,11 @@ def test_an_operation_is_there_if_it_holds_an_own_message(
     assert all(OTHER not in each for each in told)
     assert told
     assert count(narrow, group_comments) == 0
+
+
+def test_every_list_can_be_read_through_it(narrow: Database) -> None:
+    """A view has no key: what groups by one of a table has to name all columns."""
+    assert list(list_batches(narrow)) == []
+    assert list(list_breakers(narrow)[0]) == []
+    assert list_queues(narrow, PageRequest(size=10)).total == 1
+    assert list_streams(narrow, PageRequest(size=10), None, only_held=False).total == 0

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from retrier.domain.access import AccessRole, AccessToken, hash_secret
 from retrier.store.engine.database import Database
@@ -64,7 +64,9 @@ def test_a_session_is_found_by_the_hash_of_its_secret(database: Database) -> Non
     found = find_session(database, hash_secret("secret"))
 
     assert found is not None
-    assert (found[0].name, found[0].role, found[0].queues) == (ADA.name, ADA.role, None)
+    access = found.access
+    assert (access.name, access.subject, access.role) == (ADA.name, ADA.subject, ADA.role)
+    assert access.queues is None
     assert find_session(database, "secret") is None
 
 
@@ -95,9 +97,9 @@ def test_use_keeps_a_session_alive(database: Database) -> None:
 
     note_use(database, hash_secret("secret"))
 
-    found = find_session(database, hash_secret("secret"))
-    assert found is not None
-    assert found[1] >= now
+    assert find_session(database, hash_secret("secret")) is not None
+    seen = select(browser_sessions.c.seen_at)
+    assert database.read(lambda tx: tx.execute(seen).scalar_one()) >= now
 
 
 @pytest.mark.parametrize(("everywhere", "left"), [(False, 1), (True, 0)])

@@ -35,6 +35,7 @@ class AskedAgain(TypedDict):
     operation_id: NotRequired[str]
     total: int
     operations: Sequence[str]
+    waits_for_approval: NotRequired[bool]
 
 
 class Approval(TypedDict):

@@ -129,10 +129,13 @@ def _conditions(patterns: tuple[str, ...], *, is_sqlite: bool) -> Iterator[tuple
     about = of_message(f"own.unique_message_id = {_EVENT_SQLITE if is_sqlite else _EVENT_POSTGRES}")
     of_operation = f"operation_id IN ({operations}) OR operation_id IN ({archives})"
     yield "event_log", f"{about} OR (unique_message_id IS NULL AND ({of_operation}))"
-    yield "message_redirects", f"{match('from_queue')} OR {match('to_queue')}"
+    yield "message_redirects", f"{match('from_queue')} AND {match('to_queue')}"
     yield "failed_imports", match("error_queue")
     yield "failed_import_sends", f"import_id IN ({imports})"
     yield "breakers", breakers
+    # Its conditions are written as in an address: which queue they name cannot be read here.
+    percent = "%" if is_sqlite else "%%"
+    yield "saved_views", f"query NOT LIKE '{percent}queue={percent}'"
     yield (
         "breaker_counts",
         f"breaker_id IN (SELECT breaker_id FROM {{s}}.breakers WHERE {breakers})",  # noqa: S608

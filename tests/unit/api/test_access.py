@@ -321,52 +321,35 @@ def test_without_rules_everybody_may_everything(database: Database) -> None:
     api.http.close()
 
 
-class TestWhoReadsOwnQueuesOnly:
-    @pytest.fixture
-    def api(self, database: Database) -> Iterator[Api]:
-        made = Api(database, rules=rules(reads_own_only=True))
-        yield made
-        made.http.close()
+def test_names_of_tokens_of_the_settings_are_not_given_again(api: Api) -> None:
+    api.app.state.parts.gateway.tokens_given = frozenset({"deploy"})
+    admin = bearer(AccessRole.ADMIN)
 
-    def test_sees_no_trace_of_other_queues_in_any_answer(self, api: Api) -> None:
-        own, other = api.receive(failure(queue=OWN), failure(queue=OTHER, endpoint="Billing"))
-        admin = bearer(AccessRole.ADMIN)
-        for key in (own, other):
-            api.http.post(f"/api/errors/{key}/retry", headers=admin)
-        api.http.post(
-            "/api/redirects",
-            headers=admin,
-            json={"fromphysicaladdress": OTHER, "tophysicaladdress": "elsewhere"},
-        )
-        reading = [each for each in ROUTES if "GET" in each.methods]
+    made = api.http.post("/api/tokens", headers=admin, json={"name": "deploy", "role": "reader"})
+    revoked = api.http.delete("/api/tokens/deploy", headers=admin)
 
-        texts = {each.path: ask(api, each, _NARROW).text.lower() for each in reading}
+    assert (made.status_code, revoked.status_code) == (409, 409)
 
-        assert {path for path, text in texts.items() if OTHER in text or other in text} == set()
-        assert own in texts["/api/errors"]
 
-    def test_cannot_open_a_message_of_another_queue(self, api: Api) -> None:
-        own, other = api.receive(failure(queue=OWN), failure(queue=OTHER))
-        paths = ("errors/{}", "errors/last/{}", "messages/{}/body", "errors/{}/attempts")
+def test_who_has_some_queues_is_not_told_what_a_key_was_used_for(api: Api) -> None:
+    own, other = api.receive(failure(queue=OWN), failure(queue=OTHER))
+    key = {"Idempotency-Key": "k"}
+    api.http.post(f"/api/errors/{other}/retry", headers={**bearer(AccessRole.ADMIN), **key})
 
-        statuses = {
-            path: [
-                api.http.get(f"/api/{path.format(key)}", headers=_NARROW).status_code
-                for key in (own, other)
-            ]
-            for path in paths
-        }
+    answer = api.http.post(f"/api/errors/{own}/retry", headers={**_NARROW, **key})
 
-        assert statuses == {path: [200, 404] for path in paths}
+    assert answer.status_code == 422
+    assert other not in answer.text
 
-    def test_counts_nothing_else(self, api: Api) -> None:
-        api.receive(failure(queue=OWN), failure(queue=OTHER), failure(queue=OTHER))
 
-        counted = api.http.head("/api/errors", headers=_NARROW).headers["Total-Count"]
-        (group,) = api.http.get("/api/recoverability/groups", headers=_NARROW).json()
-        summary = api.http.get("/api/errors/summary", headers=_NARROW).json()
-        every = api.http.get("/api/errors/summary", headers=bearer(AccessRole.READER)).json()
+def test_tokens_are_listed_for_who_has_all_queues(api: Api) -> None:
+    assert api.http.get("/api/tokens", headers=_NARROW_ADMIN).status_code == 403
 
-        assert counted == "1"
-        assert group["count"] == 1
-        assert summary != every
+
+def test_no_token_is_made_over_http_where_nobody_is_asked(database: Database) -> None:
+    api = Api(database)
+
+    answer = api.http.post("/api/tokens", json={"name": "x", "role": "admin"})
+
+    assert answer.status_code == 409
+    api.http.close()
