@@ -67,7 +67,7 @@ def verify(
     restarts: Restarts = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether lines were removed, changed or moved since they were written.
+    """Say whether lines were removed, changed or moved since.
 
     What was cut off at the end is found only with --head: nothing in the rest tells of it.
     """

@@ -95,7 +95,10 @@ def create(
     for_file: ForFile = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print it: it is shown this once, and only its hash is kept."""
+    """Make a token and print it, this once.
+
+    Only its hash is kept.
+    """
     printer = printer_of(ctx, as_json=as_json)
     asked = (wanted.name, wanted.role, wanted.patterns, wanted.lasts)
     from retrier.app import create_token, write_token  # noqa: PLC0415 - slow to load
@@ -137,7 +140,10 @@ def revoke(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a token: within a second nobody is let in with it, on every instance."""
+    """Revoke a token.
+
+    Within a second nobody is let in with it, on every instance.
+    """
     settings = load_remarking(ctx, config)
     from retrier.app import revoke_token  # noqa: PLC0415 - as above
 

@@ -50,7 +50,6 @@ def get_approvals(request: Request, parts: Parts) -> Response:
         lines={each.operation_id: operation_line(each, at) for each in found},
         why_not={each.operation_id: why_not_approve(parts, each) for each in found},
         most=MOST_LISTED,
-        is_asked=parts.gate.rules is not None,
     )
 
 

@@ -107,7 +107,7 @@ class TestARetryThatWasSentLongAgo:
         (event,) = [
             each for each in rows(bench.db, event_log) if each["kind"] == "retries_presumed"
         ]
-        assert event["text"].startswith("3 messages resolved: their retries were sent before ")
+        assert event["text"].startswith("3 messages resolved: what was sent before ")
         assert event["who"] == "retrier"
 
     def test_changes_no_count_of_its_operation(self, bench: Bench) -> None:

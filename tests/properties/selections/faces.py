@@ -240,7 +240,7 @@ def _with_status(wanted: Conditions) -> Mapping[str, str]:
 
 def _totals(html: str) -> set[int]:
     text = re.sub(r"<[^>]*>", " ", html)
-    said = re.findall(r"of ([\d,]+) messages| all ([\d,]+)\s+that match", text)
+    said = re.findall(r"of ([\d,]+) messages?\b| all ([\d,]+)\s+that match", text)
     numbers = [one or other for one, other in said]
     return {int(each.replace(",", "")) for each in numbers}
 

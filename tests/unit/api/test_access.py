@@ -157,7 +157,7 @@ def test_who_guesses_is_not_answered_for_ever(api: Api) -> None:
 
 
 def test_a_reader_sees_no_body_and_no_value_of_a_header(api: Api) -> None:
-    (key,) = api.receive(failure(headers={"Shop.Card": "4711"}, body=b"secret-body"))
+    (key,) = api.receive(failure(headers={"Shop.Card": "card-of-ada"}, body=b"secret-body"))
     imported = import_one(api, b"secret-body")
     reader = bearer(AccessRole.READER)
     paths = [
@@ -167,12 +167,12 @@ def test_a_reader_sees_no_body_and_no_value_of_a_header(api: Api) -> None:
 
     texts = "".join(api.http.get(f"/api/{path}", headers=reader).text for path in paths)
 
-    assert "4711" not in texts
+    assert "card-of-ada" not in texts
     assert "secret-body" not in texts
     assert HIDDEN in texts
     assert api.http.get(f"/api/messages/{key}/body", headers=reader).status_code == 403
     content = bearer(AccessRole.CONTENT)
-    assert "4711" in api.http.get(f"/api/errors/{key}", headers=content).text
+    assert "card-of-ada" in api.http.get(f"/api/errors/{key}", headers=content).text
     assert api.http.get(f"/api/messages/{key}/body", headers=content).content == b"secret-body"
 
 
