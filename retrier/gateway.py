@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from itertools import chain
-from secrets import token_bytes
 from typing import assert_never
 from uuid import uuid4
 
@@ -18,14 +17,7 @@ from retrier.audit import Audit, audited, audited_if_refused
 from retrier.domain.access import (
     NOT_YOURS,
     Access,
-    AccessRole,
-    AccessToken,
-    QueuePatterns,
     Right,
-    hash_secret,
-    is_pattern,
-    is_token_name,
-    make_token,
 )
 from retrier.domain.approval import (
     ApprovalRefusal,
@@ -109,8 +101,8 @@ from retrier.store.selections import (
     last_number,
     take_cut_off,
 )
-from retrier.store.tokens import TokenRefusal, create_token, revoke_token
 from retrier.store.views import delete_view, save_view
+from retrier.tokens import Tokens
 
 
 class UndoRefusal(Enum):
@@ -289,58 +281,6 @@ class Views:
         self.guard.must(Right.SAVE_VIEW)
         with recording(self.emit):
             return delete_view(self.db, name, who)
-
-
-@dataclass(frozen=True, slots=True)
-class Tokens:
-    """Takes requests about tokens. Whoever makes one has a right to all queues."""
-
-    db: Database
-    emit: Emit
-    guard: Guard
-    given: frozenset[str] = frozenset()
-    """Names of tokens of the settings: in every log a name means one token."""
-
-    @audited("create_token")
-    def create(
-        self,
-        name: str,
-        role: AccessRole,
-        queues: QueuePatterns | None,
-        lasts: timedelta | None,
-        who: str,
-    ) -> str | TokenRefusal:
-        """Make a token; return it, this once, or why not."""
-        self._must()
-        if not is_token_name(name):
-            return TokenRefusal.NO_NAME
-        if name in self.given:
-            return TokenRefusal.OF_SETTINGS
-        if queues is not None and not (queues and all(map(is_pattern, queues))):
-            return TokenRefusal.NO_QUEUE
-        secret = make_token(token_bytes)
-        token = AccessToken(name=name, sha256=hash_secret(secret), role=role, queues=queues)
-        with recording(self.emit):
-            refusal = create_token(self.db, token, lasts, who)
-        return secret if refusal is None else refusal
-
-    @audited("revoke_token")
-    def revoke(self, name: str, who: str) -> TokenRefusal | None:
-        """Revoke a token, on every instance within a second; return why not, or None."""
-        self._must()
-        if name in self.given:
-            return TokenRefusal.OF_SETTINGS
-        with recording(self.emit):
-            return revoke_token(self.db, name, who)
-
-    @audited_if_refused("see_tokens")
-    def may_look(self) -> None:
-        """Raise NotAllowed for who may not see which tokens there are."""
-        self._must()
-
-    def _must(self) -> None:
-        self.guard.must(Right.TOKEN)
-        self.guard.must_own_all()
 
 
 @dataclass(frozen=True, slots=True)

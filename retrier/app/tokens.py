@@ -20,10 +20,10 @@ from retrier.domain.access import (
 )
 from retrier.errors import ConfigurationError
 from retrier.events.event import ignore
-from retrier.gateway import Tokens
 from retrier.guard import Guard
 from retrier.settings import Settings
 from retrier.store.tokens import TokenRefusal, list_tokens
+from retrier.tokens import Tokens
 
 
 @contextmanager
