@@ -58,6 +58,7 @@ from tests.support.bench import QUEUE, READER, Bench
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.editing import asked
 from tests.support.factories import FAILED_AT, failed_import, failure
+from tests.support.lived_in import write_who_may
 from tests.support.processes import process
 from tests.support.revisions import migrations_up_to, newest_revision
 
@@ -158,6 +159,7 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     save_view(db, View(name="night", page=ViewList.MESSAGES, query="queue=orders"), "ada", None)
     add_breaker(db)
     begin_recovery(db, FAILED_AT, "ada")
+    write_who_may(db)
     reader = Holder(session_id=READER, host="here", pid=1, process_started="now")
     note_process(db, process(session_id=READER))
     note_reads(db, reader, {"error": {"ready": 0, "level_at": FAILED_AT}}, lambda _: False)

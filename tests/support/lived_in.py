@@ -4,23 +4,28 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import insert, null
+from sqlalchemy import Table, insert, null
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedImport, OwnCopy
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
+    access_tokens,
+    approvals,
     breaker_counts,
     breakers,
+    browser_sessions,
     event_log,
     failed_import_sends,
     failed_imports,
     failure_groups,
     group_comments,
+    login_attempts,
     message_redirects,
     outgoing,
     policy_sets,
     recovery,
+    retry_operations,
     saved_views,
     staging_ids,
 )
@@ -61,6 +66,7 @@ def live_in(db: Database, count: int = 12) -> Bench:
     bench.receive(replace(failure(queue=QUEUE), redelivered=True))
     asked(bench, bench.fail()[0])
     _write_the_rest(db)
+    write_who_may(db)
     return bench
 
 
@@ -131,6 +137,55 @@ def _write_the_rest(db: Database) -> None:
             conn.execute(insert(event_log).values(**note, details=details))
         sent = {"number": 1, "attempt_id": 1, "queue": "log", "created_at": MOMENT}
         conn.execute(insert(outgoing).values(**sent, notice=null()))
+
+
+def write_who_may(db: Database) -> None:
+    """Write a token, a session, a log-in under way, and an approval of an operation there is."""
+    with db.engine.connect() as conn:
+        operation = conn.execute(retry_operations.select()).first()
+    assert operation is not None
+    rows: dict[Table, dict[str, Any]] = {
+        access_tokens: {
+            "name": HOSTILE[:60],
+            "sha256": "1" * 64,
+            "role": "operator",
+            "queues": ["orders*", HOSTILE],
+            "created_at": MOMENT,
+            "created_by": "ada",
+        },
+        browser_sessions: {
+            "sha256": "2" * 64,
+            "name": HOSTILE,
+            "subject": "ada",
+            "role": "reader",
+            "queues": null(),
+            "created_at": MOMENT,
+            "seen_at": MOMENT,
+        },
+        login_attempts: {
+            "sha256": "3" * 64,
+            "nonce": "n",
+            "verifier": "v",
+            "back": "/messages",
+            "created_at": MOMENT,
+        },
+        approvals: {
+            "operation_id": operation.operation_id,
+            "plan_hash": "4" * 64,
+            "total": 12,
+            "asked_by": HOSTILE,
+            "asked_as": "ada",
+            "asked_at": MOMENT,
+            "lapses_at": MOMENT + timedelta(hours=1),
+            "state": "approved",
+            "decided_at": MOMENT,
+            "decided_by": "grace",
+            "decided_as": "grace",
+        },
+    }
+    with db.engine.begin() as conn:
+        for table, row in rows.items():
+            conn.execute(insert(table).values(**row))
 
 
 def _unreadable() -> FailedImport:
