@@ -185,6 +185,8 @@ READS = [
     "/api/streams/{stream_id:order 42}",
     "/api/streams/{stream_id:a/b}?queue=orders",
     "/api/ledger",
+    "/api/tokens",
+    "/api/tokens?page=0",
     "/api/nothing",
 ]
 
@@ -208,6 +210,7 @@ HEADS = [
 
 ONE: dict[str, object] = {"selection": {"ids": ["{:order-2}"]}}
 AGE: dict[str, object] = {"from": "2026-05-04T00:00:00Z", "to": "2026-05-05T00:00:00Z"}
+TOKEN = {"name": "deploy", "role": "operator", "queues": ["orders*"], "expires": "90d"}
 IN_QUEUE: dict[str, object] = {"queueaddress": "payments", **AGE}
 
 PREVIEWS = [
@@ -402,6 +405,22 @@ ACTS = [
         "POST /api/edit/{failed_message_id:hostile}", {"message_body": "x", "message_headers": []}
     ),
     Request("GET /api/errors/{failed_message_id:hostile}"),
+    Request("POST /api/operations/{operation_id:operation}/approve"),
+    Request("POST /api/operations/{operation_id:paused}/approve", {"plan_hash": "x" * 65}),
+    Request("POST /api/operations/{operation_id:nobody}/approve", {"plan_hash": "x"}),
+    Request("POST /api/operations/{operation_id:operation}/refuse"),
+    Request("POST /api/operations/{operation_id:nobody}/refuse"),
+    Request("POST /api/tokens", TOKEN),
+    Request("POST /api/tokens", TOKEN),
+    Request("POST /api/tokens", {"name": "no name", "role": "reader"}),
+    Request("POST /api/tokens", {"name": "night", "role": "king"}),
+    Request("POST /api/tokens", {"name": "night", "role": "reader", "queues": [""]}),
+    Request("POST /api/tokens", {"name": "night", "role": "reader", "expires": "soon"}),
+    Request("GET /api/tokens"),
+    Request("DELETE /api/tokens/{name:deploy}"),
+    Request("DELETE /api/tokens/{name:deploy}"),
+    Request("DELETE /api/tokens/{name:nobody}"),
+    Request("GET /api/tokens"),
 ]
 
 REQUESTS = [

@@ -6,6 +6,15 @@ from pathlib import Path
 
 from typer.testing import Result
 
+from retrier.domain.audit import (
+    BEGUN,
+    ENDED,
+    AuditHead,
+    AuditRecord,
+    AuditType,
+    head_after,
+    make_audit_line,
+)
 from tests.golden.asked import in_lines
 from tests.golden.story import Known
 from tests.golden.world import World
@@ -100,6 +109,13 @@ READS = [
     Line("imports retry --all --dialect esperanto"),
     Line("streams release 'order 42' --queue orders --dry-run"),
     Line("recover"),
+    Line("token list --config {config}"),
+    Line("audit verify {audit}"),
+    Line("audit verify {audit} --head 0"),
+    Line("audit verify {changed}"),
+    Line("audit verify {folder}/none.jsonl"),
+    Line("logout"),
+    Line("login"),
 ]
 """Each of them is recorded with --json, too."""
 
@@ -162,6 +178,20 @@ ACTS = [
     Line("recover --since 2026-05-04T12:30:00Z --json"),
     Line("recover --retry --yes"),
     Line("recover --done"),
+    Line("operations approve {operation}"),
+    Line("operations approve {nobody} --json"),
+    Line("operations refuse {operation}"),
+    Line("operations refuse {nobody}"),
+    Line("token create --name deploy --role operator --queues 'orders*' --config {config}"),
+    Line("token create --name deploy --role reader --config {config}"),
+    Line("token create --name night --role reader --config {config} --json"),
+    Line("token create --name 'no name' --role reader --config {config}"),
+    Line("token create --name grafana --role reader --for-file"),
+    Line("token create --name grafana --role reader --for-file --json"),
+    Line("token revoke --name deploy --config {config}"),
+    Line("token revoke --name nobody --config {config} --json"),
+    Line("token list --config {config}"),
+    Line("token list --config {config} --json"),
     Line("nothing"),
     Line("errors"),
     Line("--version"),
@@ -209,11 +239,25 @@ def _run(world: World, line: Line, values: Known, found: dict[str, str]) -> None
 def _files(world: World) -> Known:
     folder = world.config.parent
     files = {"wrong": folder / "wrong.yaml", "tried": folder / "tried.yaml"}
+    files |= {name: folder / f"{name}.jsonl" for name in ("audit", "changed")}
     files["wrong"].write_text(WRONG)
     files["tried"].write_text(TRIED)
+    audit = _audit(world)
+    files["audit"].write_bytes(audit)
+    files["changed"].write_bytes(audit.replace(b"retry", b"pause"))
     Path(folder / "copy.db").unlink(missing_ok=True)
     names = {name: str(path) for name, path in files.items()}
     return {**names, "config": str(world.config), "folder": str(folder)}
+
+
+def _audit(world: World) -> bytes:
+    """Return an audit of three lines."""
+    head, lines = AuditHead(), b""
+    for action in (BEGUN, "retry", ENDED):
+        record = AuditRecord(action=action, type=AuditType.INFO)
+        line = make_audit_line(record, head, world.clock.now(), "golden")
+        head, lines = head_after(line, head.number + 1), lines + line + b"\n"
+    return lines
 
 
 def _split(words: str) -> list[str]:

@@ -16,6 +16,8 @@ _CHANGING = (
     # Only where a host stands: its name may be any word.
     (re.compile(rf'("host": ?"|\bprocess \d+ on |golden@|processor  ){_HOST}\b'), r"\1<host>"),
     (re.compile(r"(connected from )[\da-f.:]+"), r"\1<address>"),
+    (re.compile(r"rtr_[0-9a-f]{72}"), "<token>"),
+    (re.compile(r'(sha256\\*": ?\\*")[0-9a-f]{64}'), r"\1<hash>"),
     (re.compile(r'("timestamp": ")[^"]+'), r"\1<time>"),
     # What is meant by yesterday depends on the day of the machine.
     (re.compile(r"('yesterday' is no time: .*did you mean )\d{4}-\d\d-\d\d"), r"\1<date>"),

@@ -128,6 +128,9 @@ PAGES = [
     "/redirects/{redirect_id:redirect}",
     "/redirects/{redirect_id:nobody}",
     "/redirects/{redirect_id:redirect}/delete",
+    "/approvals",
+    "/tokens",
+    "/tokens/{name:deploy}/revoke",
     "/breakers",
     "/breakers/open?breaker=orders",
     "/breakers/open",
@@ -162,6 +165,13 @@ GROUP = "/groups/{group_id:group}"
 CHOSEN = "/messages/selected?id={:payment-17}&act="
 IMPORTS = "/imports/selected?id={:import-"
 STREAM = "/streams/release?queue=orders&stream=order%2042&id={:step-11}"
+
+EDIT = "/messages/{unique_id:step-10}/edit"
+CHANGED = {"header": "Shop.Tenant", "value": "south"}
+LOOKED = sha256(b"header\1Shop.Tenant\0value\1south").hexdigest()
+"""What the editor's form says of that, when it was shown what differs."""
+FORMATS = "dialects: [{name: ours, when: {header: Shop.Tenant}, queue: 'header:Shop.Tenant'}]"
+TOKEN = {"name": "deploy", "role": "operator", "queues": "orders*", "expires": "90d"}
 
 FORMS = [
     Form("/retry", origin={"Origin": "http://elsewhere.example"}),
@@ -248,6 +258,24 @@ FORMS = [
     Form("/save-view", "/save-view?view=messages&query=queue%3Dother", {"name": "night"}),
     Form("/save-view", typed={"key": "24", "name": "", "view": "messages", "query": "queue=a"}),
     Form("/views/{name:night}/delete", "/views/{name:night}/delete"),
+    Form("/imports/try", typed={"error_queue": "error", "formats": FORMATS}),
+    Form("/imports/try", typed={"formats": "dialects: [{name: ours}]"}),
+    Form("/operations/{operation_id:operation}/approve", typed={"key": "25"}),
+    Form("/operations/{operation_id:nobody}/approve", typed={"key": "26"}),
+    Form("/operations/{operation_id:operation}/refuse", typed={"key": "27"}),
+    Form("/operations/{operation_id:nobody}/refuse", typed={"key": "28"}),
+    Form("/tokens", "/tokens", TOKEN),
+    Form("/tokens", "/tokens", TOKEN),
+    Form("/tokens", "/tokens", {"name": "night", "role": "king"}),
+    Form("/tokens", "/tokens", {"name": "no name", "role": "reader"}),
+    Form("/tokens", "/tokens", {"name": "night", "role": "reader", "expires": "soon"}),
+    Form("/tokens/{name:deploy}/revoke", "/tokens/{name:deploy}/revoke"),
+    Form("/tokens/{name:nobody}/revoke", typed={"key": "29"}),
+    Form(EDIT, typed={"key": "30", **CHANGED, "do": "look"}),
+    Form(EDIT, typed={"key": "31", **CHANGED, "do": "send", "looked": "another"}),
+    Form(EDIT, typed={"key": "32", **CHANGED, "do": "send", "looked": LOOKED, "why": "moved"}),
+    Form(EDIT, typed={"key": "33", **CHANGED, "do": "look"}),
+    Form("/messages/{unique_id:nobody}/edit", typed={"key": "34"}),
     Form("/retry", "/retry", {"why": "all of it"}),
     # The last one: from then on the person has a name.
     Form("/name", "/name", {"name": "Süd"}),
@@ -277,7 +305,7 @@ def recorded(world: World, known: Known) -> dict[str, str]:
 def routes(_world: World) -> set[str]:
     """Return every route of the page."""
     return {
-        f"{method} {route.path}"  # type: ignore[attr-defined] # all of them have paths
+        f"{method} {route_of(route.path)}"  # type: ignore[attr-defined] # all of them have paths
         for router in (*FREE, *LIVE, *WORKING)
         for route in router.routes
         for method in route.methods  # type: ignore[attr-defined]

@@ -185,8 +185,8 @@ class World:
 
     def run(self, *arguments: str, agrees: bool | None = None) -> Result:
         """Run a command of the command line, with this process as its service."""
-        before = {name: os.environ.get(name) for name in ENVIRONMENT}
-        _set(ENVIRONMENT)
+        before = {name: os.environ.get(name) for name in (*ENVIRONMENT, "XDG_CONFIG_HOME")}
+        _set({**ENVIRONMENT, "XDG_CONFIG_HOME": str(self.config.parent)})
         try:
             tools = Tools(
                 connect=self._connect,
