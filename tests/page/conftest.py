@@ -122,6 +122,8 @@ def add_the_rest(running: Running) -> None:
     running.http.post("/api/redirects", json=redirect).raise_for_status()
     view = {"page": "messages", "query": "queue=shop.orders&status=unresolved"}
     running.http.put("/api/views/night", json=view).raise_for_status()
+    token = {"name": "night-run", "role": "operator", "queues": ["shop.*"], "expires": "90d"}
+    running.http.post("/api/tokens", json=token).raise_for_status()
 
 
 @pytest.fixture(scope="package")

@@ -110,4 +110,7 @@ PAGES: Mapping[str, Path] = {
     "breaker-close": lambda _http: "/breakers/close?breaker=bills",
     "policies": lambda _http: "/policies",
     "name": lambda _http: "/name",
+    "tokens": lambda _http: "/tokens",
+    "token-revoke": lambda _http: "/tokens/night-run/revoke",
+    "approvals": lambda _http: "/approvals",
 }

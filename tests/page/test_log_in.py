@@ -1,8 +1,10 @@
 """Log in with a provider in a browser, act, log out; the provider is another site than the page."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -27,7 +29,7 @@ def guarded(site: Site, fake: FakeProvider, browser: Browser) -> Iterator[Screen
     """Give a tab of a service that asks who somebody is, and has two failed messages."""
     roles = {"admin": ["retrier-admins"], "reader": ["retrier-readers"]}
     oidc = {"issuer": fake.issuer, "client_id": CLIENT, "roles": roles}
-    site.host.configure("access", oidc=oidc)
+    site.host.configure("access", oidc=oidc, approval={"over": 1})
     service = site.host.start_ready()
     site.shop.fail(2)
     stored = "SELECT count(*) FROM failed_messages"
@@ -98,3 +100,45 @@ def test_log_out_in_one_tab_is_noticed_in_another(guarded: Screen) -> None:
     expect(guarded.page.locator("#live.is-on")).to_have_count(0)
     guarded.page.reload()
     expect(guarded.page.locator("h1")).to_have_text("Log in")
+
+
+def test_a_new_token_is_shown_to_who_made_it(guarded: Screen) -> None:
+    log_in(guarded, "/tokens")
+    page = guarded.page
+
+    page.get_by_label("Its name").fill("night-run")
+    page.get_by_role("button", name="Make the token").click()
+
+    expect(page.locator("h1")).to_have_text("The token night-run")
+    assert guarded.find_violations() == []
+    page.get_by_role("link", name="To the tokens").click()
+    expect(page.locator('[data-row="token/night-run"]')).to_contain_text("operator")
+    assert guarded.find_violations() == []
+
+
+def test_what_waits_for_a_second_person_is_listed(guarded: Screen) -> None:
+    log_in(guarded, "/retry")
+    page = guarded.page
+    page.get_by_role("button", name="Retry 2 messages").click()
+    expect(page.locator(".flash")).to_be_visible()
+
+    guarded.open("/approvals")
+
+    row = page.locator('[data-row^="approval/"]')
+    expect(row).to_contain_text("by ada@example.com")
+    expect(row.get_by_role("button", name="Approve")).to_be_disabled()
+    assert guarded.find_violations() == []
+
+
+def test_the_page_that_leads_on_can_be_read_and_followed(guarded: Screen) -> None:
+    """It leads on at once by itself: here it is looked at as it was sent, without that."""
+    linked = {"Sec-Fetch-Site": "cross-site"}
+    text = httpx.get(f"{guarded.base}/groups", headers=linked, trust_env=False).text
+    page = guarded.open("/login")
+
+    page.set_content(re.sub(r"<meta http-equiv=.refresh.[^>]*>", "", text))
+
+    expect(page.get_by_role("link", name="Go on")).to_have_attribute(
+        "href", "/login?next=%2Fgroups"
+    )
+    assert guarded.find_violations() == []
