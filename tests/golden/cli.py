@@ -111,8 +111,6 @@ READS = [
     Line("recover"),
     Line("token list --config {config}"),
     Line("audit verify {audit}"),
-    Line("audit verify {audit} --head 0"),
-    Line("audit verify {changed}"),
     Line("audit verify {folder}/none.jsonl"),
     Line("logout"),
     Line("login"),
@@ -182,6 +180,9 @@ ACTS = [
     Line("operations approve {nobody} --json"),
     Line("operations refuse {operation}"),
     Line("operations refuse {nobody}"),
+    # As a table they would be as wide as the name of the folder.
+    Line("audit verify {audit} --head 0 --json"),
+    Line("audit verify {changed} --json"),
     Line("token create --name deploy --role operator --queues 'orders*' --config {config}"),
     Line("token create --name deploy --role reader --config {config}"),
     Line("token create --name night --role reader --config {config} --json"),
