@@ -152,7 +152,6 @@ _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
             "description": "Server-sent events: the answer does not end",
             "content": {"text/event-stream": {"schema": _TEXT}},
         },
-        ("/api/tokens", "post", "201"): {"description": "The token is made"},
         ("/metrics", "get", "200"): {
             "description": "In Prometheus' text format, or as OpenMetrics",
             "content": {"text/plain": {"schema": _TEXT}, "*/*": {}},
