@@ -206,7 +206,13 @@ class Archives:
         self.guard.must_own_message(unique_id)
         with recording(self._emit):
             refusal = declare_dead(
-                self._db, unique_id, why=why, who=who, reason=reason, notices=self._notices()
+                self._db,
+                unique_id,
+                why=why,
+                who=who,
+                reason=reason,
+                notices=self._notices(),
+                within=self.guard.access.queues,
             )
         if refusal is None:
             self._emit(DeclaredDead(unique_message_id=unique_id))
@@ -299,7 +305,6 @@ class Edits:
     @audited_if_refused("edit")
     def find(self, unique_id: str) -> Editable | EditRefused:
         """Return what of a message can be changed; or why it cannot be edited."""
-        self._must(unique_id)
         found = self._find(unique_id)
         if isinstance(found, EditRefused):
             return found
@@ -311,7 +316,6 @@ class Edits:
     @audited_if_refused("edit")
     def headers_of(self, unique_id: str) -> Mapping[str, str] | EditRefused:
         """Return all headers of a message as texts, for one who sends back the whole list."""
-        self._must(unique_id)
         found = self._find(unique_id)
         if isinstance(found, EditRefused):
             return found
@@ -323,7 +327,6 @@ class Edits:
     @audited_if_refused("edit")
     def try_out(self, request: EditRequest) -> EditedMessage | EditRefused:
         """Return what would be sent, or why not; nothing is changed."""
-        self._must(request.unique_message_id)
         made = self._make(request)
         return made if isinstance(made, EditRefused) else made[1]
 
@@ -333,7 +336,6 @@ class Edits:
 
         The first edit of a message wins. Then wake the processor. Raises KeyReused, NotAllowed.
         """
-        self._must(request.unique_message_id)
         made = self._make(request)
         if isinstance(made, EditRefused):
             return made
@@ -346,14 +348,16 @@ class Edits:
             self.wake()
         return asked
 
-    def _must(self, unique_id: str) -> None:
-        """Raise NotAllowed for who may not edit it: an editor shows all of a message, too."""
-        self.guard.must(Right.EDIT)
-        self.guard.must_own_message(unique_id)
-
     def _find(self, unique_id: str) -> FoundOriginal | EditRefused:
-        """Return what is edited: of an error envelope what stands in it, for that goes back."""
+        """Return what is edited: of an error envelope what stands in it, for that goes back.
+
+        Raises NotAllowed for who may not edit it: an editor shows all of a message, too. The queue
+        is looked at after the message was read: what fails elsewhere after that is another failure,
+        which `ask_edit` does not take for this one.
+        """
+        self.guard.must(Right.EDIT)
         found = find_original(self.db, unique_id)
+        self.guard.must_own_message(unique_id)
         if isinstance(found, EditRefusal):
             return EditRefused(why=found)
         try:

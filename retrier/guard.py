@@ -87,8 +87,8 @@ class Guard:
     def narrow(self, selection: Selection) -> tuple[Selection, Sequence[str]]:
         """Return what of a selection may be acted on, and which of its ids may not.
 
-        A message that fails elsewhere between this look and the request has another failure number,
-        and is left alone for that. Raises NotAllowed if nothing of it can be theirs.
+        A message may fail elsewhere after this look: the rights go with the selection, and are
+        looked at again where the act is done. Raises NotAllowed if nothing of it can be theirs.
         """
         within = self.access.queues
         if within is None:

@@ -233,11 +233,12 @@ def retry_pending(
     usual, or skipped with its reason. With one, only the messages that still match it do.
     Raises KeyReused, DatabaseUnavailable.
     """
-    by_name = Selection(ids=tuple(unique_ids)) if selection is None else None
+    by_name = replace(request.selection, ids=tuple(unique_ids)) if selection is None else None
     known = operation_requests.find_repeated(tx, request, by_name)
     if known is not None:
         return RetriedAgain(created=known, released=0)
-    action = Action(act=Act.RELEASE, who=request.requested_by, selection=selection)
+    bounded = _rights_of(request.selection) if selection is None else selection
+    action = Action(act=Act.RELEASE, who=request.requested_by, selection=bounded)
     released = change(tx, action, unique_ids).done
     named = tuple(unique_ids) if selection is None else released
     if selection is not None and not named:
@@ -246,7 +247,7 @@ def retry_pending(
     # Taken after row locks, that would deadlock with ingesters that wait for the rows.
     cut_off = tx.sql.last_number(tx.conn, NumberSource.FAILURE_SEQ)
     created = operation_requests.freeze(
-        tx, replace(request, selection=Selection(ids=named)), cut_off
+        tx, replace(request, selection=replace(request.selection, ids=named)), cut_off
     )
     return RetriedAgain(created=created, released=len(released))
 
@@ -278,7 +279,7 @@ def ask_archive(db: Database, request: ArchiveRequest, at_once: int = AT_ONCE) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Few:
-    """All messages that a request is about, and the condition on them; None if they are named.
+    """All messages that a request is about, and the condition on them; of named ones only rights.
 
     The condition is bounded by the failure number at the look: one that fails anew before it is
     locked is not meant.
@@ -293,7 +294,7 @@ def find_few(db: Database, request: ArchiveRequest, at_once: int) -> Few | None:
     ids = request.selection.ids
     if ids is not None:
         named_ids = distinct(ids)
-        few = Few(unique_ids=named_ids, selection=None)
+        few = Few(unique_ids=named_ids, selection=_rights_of(request.selection))
         return few if len(named_ids) <= at_once else None
     opposite = OPPOSITE.get(request.act)
     if opposite is not None and is_any_open(db, opposite):
@@ -302,6 +303,11 @@ def find_few(db: Database, request: ArchiveRequest, at_once: int) -> Few | None:
     bounded = replace(select_for(request.act, request.selection), up_to=last_number(db))
     found = find_first(db, bounded, at_once + 1)
     return Few(unique_ids=found, selection=bounded) if len(found) <= at_once else None
+
+
+def _rights_of(selection: Selection) -> Selection | None:
+    """Return the condition on messages that are named: that they are of the asker's queues, or none."""
+    return None if selection.within is None else Selection(within=selection.within)
 
 
 @writing
@@ -522,7 +528,7 @@ def _act(tx: Transaction, operation: ArchiveOperation, chunk: ArchiveChunk) -> A
     action = Action(
         act=operation.act,
         who=operation.requested_by,
-        selection=None if by_name else bounded,
+        selection=_rights_of(operation.selection) if by_name else bounded,
         operation_id=operation.operation_id,
         in_bulk=True,
     )

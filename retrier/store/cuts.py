@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, bindparam, exists, func, literal_column, select
 
+from retrier.domain.access import NOT_YOURS
 from retrier.domain.breakers import BreakerKey
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE, room_for
@@ -20,7 +21,7 @@ from retrier.store.schema import (
     failed_messages,
     retry_operation_messages,
 )
-from retrier.store.selections import conditions, may_be_retried
+from retrier.store.selections import conditions, find_foreign, may_be_retried
 
 messages = failed_messages.c
 claims = failed_message_retries.c
@@ -199,7 +200,13 @@ def _look_at_named(
     known = {"operation": operation.operation_id, "floor": operation.floor}
     rows = _within_bytes(tx.execute(_CUT_NAMED, known).all())
     held = _skipped(tx, rows, left_out)
-    reasons = [why_not(row, operation.cut_off) or held.get(row.number) for row in rows]
+    numbers = [row.number for row in rows if row.number is not None]
+    foreign = find_foreign(tx, operation.selection.within, numbers)
+    reasons = [
+        why_not(row, operation.cut_off)
+        or (NOT_YOURS if row.number in foreign else held.get(row.number))
+        for row in rows
+    ]
     judged = _up_to(list(zip(rows, reasons, strict=True)), most)
     return Cut(
         eligible={row.number: row.failure_seq for row, why in judged if why is None},

@@ -1,5 +1,6 @@
 """Dead messages: a person revives one, or declares one dead."""
 
+from retrier.domain.access import QueuePatterns
 from retrier.domain.archive_operation import (
     ActRefusal,
     ClaimStage,
@@ -22,6 +23,7 @@ from retrier.store.messages import NO_CHANGE, lock_by_id
 from retrier.store.operation_requests import CreatedOperation, find_repeated, freeze
 from retrier.store.outgoing import add_notices
 from retrier.store.retry_ends import leave_batches
+from retrier.store.selections import find_foreign
 
 State = tuple[FailedMessageStatus, Disposition, ClaimStage]
 
@@ -65,19 +67,23 @@ def declare_dead(
     who: str,
     reason: str | None = None,
     notices: str | None = None,
+    within: QueuePatterns | None = None,
 ) -> ActRefusal | None:
     """Declare one unresolved message dead; return why it is left as it is, or None.
 
     It gets a new failure number: no operation that was asked for earlier takes it, and a claim that
     Marking takes at this moment does not hold. A claim under which nothing was sent ends. With
     `reason` it is classified under that until its retry fails. With `notices`, a notice is to be
-    sent to that queue. Raises DatabaseUnavailable.
+    sent to that queue. With `within` it has to be of a queue of these patterns. Raises
+    DatabaseUnavailable.
     """
     # Before any row lock, as ingestion does: waiting for this with rows locked could deadlock.
     tx.sql.share_cut_off(tx.conn)
     row = _lock(tx, unique_id)
     if row is None:
         return ActRefusal.UNKNOWN
+    if find_foreign(tx, within, [row.number]):
+        return ActRefusal.CHANGED
     refusal = why_not_declare_dead(*_state_of(tx, row))
     key = row.unique_message_id
     if refusal is not None:

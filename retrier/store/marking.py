@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from sqlalchemy import select
 
+from retrier.domain.access import NOT_YOURS, QueuePatterns
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.domain.retry_operation import (
@@ -56,6 +57,7 @@ from retrier.store.retry_ends import (
 )
 from retrier.store.schedule import LeftOut, WhatHolds, hold_nothing, join_left_out
 from retrier.store.schema import failed_message_retries, failed_messages
+from retrier.store.selections import find_foreign
 
 messages = failed_messages.c
 claim_columns = failed_message_retries.c
@@ -374,10 +376,16 @@ def look_up_named(tx: Transaction, ids: Iterable[str]) -> Mapping[str, StoredRow
 
 
 def judge_named(
-    tx: Transaction, ids: Sequence[str], found: Mapping[str, StoredRow], cut_off: int
+    tx: Transaction,
+    ids: Sequence[str],
+    found: Mapping[str, StoredRow],
+    cut_off: int,
+    within: QueuePatterns | None,
 ) -> Mapping[str, str]:
     """Return why some of these ids cannot be retried as things are, as their cut would judge."""
-    held = describe_held(tx, _numbers(found)) if is_any_strict(tx) else {}
+    numbers = _numbers(found)
+    held: Mapping[int, str] = describe_held(tx, numbers) if is_any_strict(tx) else {}
+    held = {**held, **dict.fromkeys(find_foreign(tx, within, numbers), NOT_YOURS)}
     reasons = {
         key: why_not(found[key], cut_off) or held.get(found[key].number)
         if key in found

@@ -97,8 +97,7 @@ def _create_operation(tx: Transaction, request: RetryRequest, cut_off: int) -> C
     repeated = find_repeated(tx, request, request.selection)
     if repeated is None:
         return freeze(tx, request, cut_off)
-    ids = request.selection.ids or ()
-    return replace(repeated, skipped=_find_skipped(tx, repeated.operation_id, ids))
+    return replace(repeated, skipped=_find_skipped(tx, repeated.operation_id, request.selection))
 
 
 def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOperation:
@@ -140,7 +139,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
         raise ConcurrentChange
     if request.terms.canary is not None:
         operations.add_canary(tx, operation_id, request.terms.canary)
-    skipped = _name_messages(tx, operation_id, request.selection.ids or (), cut_off)
+    skipped = _name_messages(tx, operation_id, request.selection, cut_off)
     asked = Entry(
         kind="retry_asked",
         text=f"{request.originator}: a retry of {count_messages(total)} was asked for",
@@ -231,17 +230,18 @@ def _count_dead(tx: Transaction, selection: Selection, cut_off: int) -> int:
 
 
 def _name_messages(
-    tx: Transaction, operation_id: str, ids: Sequence[str], cut_off: int
+    tx: Transaction, operation_id: str, selection: Selection, cut_off: int
 ) -> Mapping[str, str]:
     """Write the ids down with their messages' numbers; return why some cannot be retried now."""
+    ids = selection.ids or ()
     if not ids:
         return {}
     found = look_up_named(tx, ids)
     operations.add_named(tx, operation_id, ids, {key: row.number for key, row in found.items()})
-    return judge_named(tx, ids, found, cut_off)
+    return judge_named(tx, ids, found, cut_off, selection.within)
 
 
-def _find_skipped(tx: Transaction, operation_id: str, ids: Sequence[str]) -> Mapping[str, str]:
+def _find_skipped(tx: Transaction, operation_id: str, selection: Selection) -> Mapping[str, str]:
     """Return why some of these ids are skipped: as things are, or as the operation recorded it.
 
     Once it has begun, a message whose retry was issued was not skipped: this operation issued it.
@@ -249,7 +249,8 @@ def _find_skipped(tx: Transaction, operation_id: str, ids: Sequence[str]) -> Map
     begun = select(retry_operations.c.state, retry_operations.c.cut_off)
     row = tx.execute(begun.where(retry_operations.c.operation_id == operation_id)).one()
     if row.state == RetryOperationState.WAITING or approvals.is_asked(tx, operation_id):
-        return judge_named(tx, ids, look_up_named(tx, ids), row.cut_off)
+        ids = selection.ids or ()
+        return judge_named(tx, ids, look_up_named(tx, ids), row.cut_off, selection.within)
     return read_skipped(tx, operation_id)
 
 

@@ -284,7 +284,7 @@ def _preview_named(
     limit = request.terms.limit
     ids = tuple(dict.fromkeys(request.selection.ids or ()))
     found = look_up_named(tx, ids)
-    reasons = judge_named(tx, ids, found, cut_off)
+    reasons = judge_named(tx, ids, found, cut_off, request.selection.within)
     # Two ids may be one message, in lower and in upper case.
     numbers = list(dict.fromkeys(found[each].number for each in ids if each not in reasons))
     chosen = select(*COUNTED).where(tx.sql.member(messages.number, numbers[:limit]))

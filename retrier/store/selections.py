@@ -19,6 +19,7 @@ from sqlalchemy import (
     false,
     func,
     literal_column,
+    not_,
     or_,
     select,
 )
@@ -374,6 +375,23 @@ def find_queues(tx: Transaction, ids: Sequence[str]) -> Mapping[str, str]:
     )
     found = {row.unique_message_id: row.queue for row in tx.execute(query)} if wanted else {}
     return {each: found[key] for each, key in wanted.items() if key in found}
+
+
+def find_foreign(
+    tx: Transaction, within: QueuePatterns | None, numbers: Sequence[int]
+) -> frozenset[int]:
+    """Return those of these messages that failed last on a queue of none of the patterns.
+
+    Asked where the act is done: a message may fail elsewhere after its queue was looked at.
+    """
+    if within is None or not numbers:
+        return frozenset()
+    query = (
+        select(messages.number)
+        .join_from(failed_messages, causes, causes.c.cause_id == messages.cause_id)
+        .where(tx.sql.member(messages.number, sorted(numbers)), not_(is_within(within)))
+    )
+    return frozenset(tx.execute(query).scalars())
 
 
 def _causes_in(group: str) -> Select[tuple[int]]:
