@@ -19,9 +19,22 @@ from retrier.domain.access import Access, How, Refusals
 from retrier.domain.archive_operation import ArchiveRequest
 from retrier.domain.audit import AuditOutcome, AuditRecord, AuditType
 from retrier.domain.breakers import BreakerKey
-from retrier.domain.edits import AskedEdit, EditRequest
-from retrier.domain.failed_imports import Doubtful, NotTaken, NotTried, ReadAgain
-from retrier.domain.retry_operation import RetryRequest, RetryTerms, Steered, hash_subject
+from retrier.domain.edits import AskedEdit, EditRefused, EditRequest
+from retrier.domain.failed_imports import (
+    Doubtful,
+    NotTaken,
+    NotTried,
+    ReadAgain,
+    WrongDialect,
+    WrongQueue,
+)
+from retrier.domain.retry_operation import (
+    AskedAgain,
+    RetryRequest,
+    RetryTerms,
+    Steered,
+    hash_subject,
+)
 from retrier.domain.selection import Selection, bounds_of, chosen_parts
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.domain.text import clean
@@ -429,50 +442,49 @@ def _why_not(answer: object, *, says_why_not: bool) -> str | None:
             return str(answer.value)
         case str():
             return answer if says_why_not else None
-        case NotTaken() | NotTried():
+        case NotTaken() | NotTried() | WrongQueue() | WrongDialect():
             return answer.reason
+        case EditRefused():
+            return str(answer)
         case UnknownStream() | NotInStream():
             return type(answer).__name__
         case _:
-            # What the gateway and its parts have of their own: WrongQueue.
-            is_refusal = type(answer).__name__.startswith("Wrong")
-            return str(getattr(answer, "reason", "")) if is_refusal else None
+            return None
 
 
 def _about_answer(answer: object) -> Mapping[str, object]:
+    about: Mapping[str, object] = {}
     match answer:
         case bool():
-            return {"changed": answer}
+            about = {"changed": answer}
         case CreatedOperation():
-            return {
+            about = {
                 "operation_id": answer.operation_id,
                 "messages": answer.total,
                 "repeated": answer.repeated,
                 "skipped_count": len(answer.skipped),
             }
         case AskedArchive():
-            return {
+            about = {
                 "operation_id": answer.operation.operation_id,
                 "messages": answer.operation.total,
                 "repeated": answer.repeated,
                 "skipped_count": answer.not_yours,
             }
-        case Steered():
-            return {"operation_id": answer.operation_id, "changed": answer.changed}
+        case AskedAgain():
+            about = {**_ids("operation_ids", answer.operation_ids), "messages": answer.total}
         case AskedEdit():
-            return {"operation_id": answer.operation_id, "edit_id": answer.edit_id}
+            about = {"operation_id": answer.operation_id, "edit_id": answer.edit_id}
+        case Steered():
+            about = {"operation_id": answer.operation_id, "changed": answer.changed}
         case Released():
-            return {"messages": len(answer.ids)}
+            about = {"messages": len(answer.ids)}
         case ReadAgain():
-            return {
+            about = {
                 "became": {str(each): number for each, number in answer.became.items()},
                 "kept_count": answer.kept.total(),
                 "refused_count": answer.refused.total(),
             }
         case _:
-            ids = getattr(answer, "operation_ids", None)
-            return {**_ids("operation_ids", ids), **_total(answer)} if ids is not None else {}
-
-
-def _total(answer: object) -> Mapping[str, object]:
-    return {"messages": getattr(answer, "total", None)}
+            pass
+    return about

@@ -52,6 +52,7 @@ from retrier.domain.edits import (
 from retrier.domain.identity import canonical
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import (
+    AskedAgain,
     Cancel,
     Order,
     Pause,
@@ -382,15 +383,6 @@ _NO_NAME = "the name is empty"
 
 def _without_others(counted: Mapping[str, int]) -> Mapping[str, int]:
     return {why: count for why, count in counted.items() if why != NOT_YOURS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskedAgain:
-    """The operations created to retry pending retries again, and the number of their messages."""
-
-    operation_ids: tuple[str, ...]
-    total: int
-    is_asking: bool = False
 
 
 class Gateway:

@@ -15,6 +15,8 @@ from retrier.domain.failed_imports import (
     ImportRefusal,
     ReadAgain,
     SendOutcome,
+    WrongDialect,
+    WrongQueue,
     why_not_send,
 )
 from retrier.domain.failed_message import FailedImport, Received
@@ -50,20 +52,6 @@ def recording(emit: Emit) -> Iterator[None]:
     emit(RequestReceived())
     yield
     emit(RequestRecorded())
-
-
-@dataclass(frozen=True, slots=True)
-class WrongQueue:
-    """Nothing may be sent to that queue."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class WrongDialect:
-    """No format has that name."""
-
-    reason: str
 
 
 SendAnswer = SendOutcome | ImportRefusal | WrongQueue

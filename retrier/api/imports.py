@@ -47,12 +47,13 @@ from retrier.domain.failed_imports import (
     SendOutcome,
     Sent,
     Trial,
+    WrongDialect,
+    WrongQueue,
 )
 from retrier.domain.retry_operation import OF_ANOTHER, READ_AGAIN, hash_words
 from retrier.domain.text import jsonable
 from retrier.domain.wire import packed_as, unpack
 from retrier.errors import ConfigurationError
-from retrier.imports import WrongDialect, WrongQueue
 from retrier.store.imports import (
     ImportDetails,
     ImportSelection,

@@ -23,7 +23,7 @@ from retrier.domain.archive_operation import Act, ArchiveRequest
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import is_guid
 from retrier.domain.recovery import Recovery
-from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.retry_operation import AskedAgain, RetryRequest, RetryType
 from retrier.domain.selection import (
     Selection,
 )
@@ -38,7 +38,7 @@ from retrier.domain.times import (
     read_duration,
     read_moment,
 )
-from retrier.gateway import AskedAgain, Gateway
+from retrier.gateway import Gateway
 from retrier.http.filters import FilterQuery, choice, is_yes, read_filter
 from retrier.http.parts import LONGEST_KEY, asked_by
 from retrier.http.problems import WrongField

@@ -275,3 +275,17 @@ def find_twins(failures: Mapping[str, Failure]) -> Mapping[str, str]:
     named = {key: each for key, each in failures.items() if candidate_ids(each)}
     firsts = {key: first.setdefault(each.fingerprint, key) for key, each in named.items()}
     return {key: other for key, other in firsts.items() if other != key}
+
+
+@dataclass(frozen=True, slots=True)
+class WrongQueue:
+    """Nothing may be sent to that queue."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrongDialect:
+    """No format has that name."""
+
+    reason: str

@@ -573,3 +573,12 @@ def _unpack(packed: bytes) -> tuple[int, ...]:
     if len(numbers) > MOST_NUMBERS:
         raise ValueError("it has more numbers than any plan")
     return numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedAgain:
+    """The operations created to retry pending retries again, and the number of their messages."""
+
+    operation_ids: tuple[str, ...]
+    total: int
+    is_asking: bool = False

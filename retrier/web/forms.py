@@ -19,6 +19,7 @@ from retrier.domain.retry_operation import (
     MOST_MESSAGES,
     RETRY,
     YEAR,
+    AskedAgain,
     Canary,
     Plan,
     RetryRequest,
@@ -33,7 +34,6 @@ from retrier.domain.retry_operation import LONGEST as LONGEST_PLAN
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
 from retrier.domain.times import NoTime, read_duration
-from retrier.gateway import AskedAgain
 from retrier.http import parts
 from retrier.http.access import find_access
 from retrier.http.parts import LONGEST_KEY, one_line

@@ -17,12 +17,14 @@ from retrier.domain.failed_imports import (
     Sent,
     Told,
     Trial,
+    WrongDialect,
+    WrongQueue,
 )
 from retrier.domain.retry_operation import Plan, hash_words
 from retrier.domain.text import jsonable
 from retrier.domain.wire import packed_as
 from retrier.errors import BrokerUnavailable, ConfigurationError
-from retrier.imports import FailedImports, SendAnswer, WrongDialect, WrongQueue
+from retrier.imports import FailedImports, SendAnswer
 from retrier.store.engine.database import Database
 from retrier.store.imports import (
     ImportSelection,

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from retrier.domain.redirects import RedirectRefusal, what_it_moves
-from retrier.domain.retry_operation import RetryTerms
+from retrier.domain.retry_operation import AskedAgain, RetryTerms
 from retrier.domain.selection import Selection
-from retrier.gateway import AskedAgain
 from retrier.store.redirects import Redirect, list_redirects
 from retrier.web.counts import Snapshot
 from retrier.web.forms import Form, QuestionForm, SentForm

@@ -12,9 +12,9 @@ from sqlalchemy import update
 
 from retrier.domain.archive_operation import Act, ActRefusal
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.retry_operation import AskedAgain, RetryRequest, RetryType
 from retrier.domain.selection import Selection
-from retrier.gateway import AskedAgain, Gateway
+from retrier.gateway import Gateway
 from retrier.store.archive import Action, change
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction

@@ -3,23 +3,47 @@
 import errno
 import inspect
 import json
-from collections.abc import Iterator
+import types
+import typing
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from enum import Enum
 
 import pytest
 
-from retrier.audit import AUDITED, Audit
+from retrier.audit import AUDITED, Audit, describe_answer
 from retrier.domain.access import Access, AccessRole, How
-from retrier.domain.archive_operation import Act, ArchiveRequest
+from retrier.domain.approval import Decided
+from retrier.domain.archive_operation import Act, ActRefusal, ArchiveRequest
+from retrier.domain.audit import AuditOutcome
 from retrier.domain.breakers import BreakerKey, BreakerState, Per
-from retrier.domain.retry_operation import Pause, RetryRequest, RetryType
+from retrier.domain.edits import AskedEdit, Editable, EditedMessage, EditRefusal, EditRefused
+from retrier.domain.failed_imports import (
+    Doubtful,
+    NotTaken,
+    NotTried,
+    ReadAgain,
+    Sent,
+    WrongDialect,
+    WrongQueue,
+)
+from retrier.domain.recovery import Recovery
+from retrier.domain.retry_operation import AskedAgain, Pause, RetryRequest, RetryType, Steered
 from retrier.domain.selection import Selection
+from retrier.domain.streams import NotInStream, Released, UnknownStream
+from retrier.domain.views import SavedView
 from retrier.errors import AuditUnavailable, NotAllowed
-from retrier.gateway import Archives, Comments, Gateway, Tokens, Views
+from retrier.gateway import Archives, Comments, Edits, Gateway, Views
 from retrier.imports import FailedImports
+from retrier.store.archive import AskedArchive
+from retrier.store.archive_lists import PlannedAct
+from retrier.store.breakers import HandedBreaker
 from retrier.store.engine.database import Database
 from retrier.store.message_lists import PageRequest
 from retrier.store.operation_lists import list_operations
+from retrier.store.operation_requests import CreatedOperation
+from retrier.store.previews import Preview
+from retrier.tokens import Tokens
 from tests.conftest import opened_empty
 from tests.support.api import Api
 from tests.support.auditing import ADMIN, READER, ListedLines, actions, journal_on
@@ -27,7 +51,7 @@ from tests.support.factories import failure
 from tests.support.frozen_clock import FrozenClock
 from tests.support.imports import make_imports
 
-NO_VERBS = {"of", "guard", "comments", "views", "tokens", "why_not_send_to"}
+NO_VERBS = {"of", "guard", "comments", "edits", "views", "tokens", "why_not_send_to"}
 """What asks for nothing and refuses nobody."""
 
 OWN = Access(
@@ -80,7 +104,10 @@ def count_operations(db: Database) -> int:
     return list_operations(db, PageRequest()).page.total
 
 
-@pytest.mark.parametrize("kind", [Gateway, Archives, Comments, Views, Tokens, FailedImports])
+KINDS = [Gateway, Archives, Comments, Edits, Views, Tokens, FailedImports]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_verb_is_kept(kind: type) -> None:
     verbs = {
         name: value
@@ -90,6 +117,50 @@ def test_every_verb_is_kept(kind: type) -> None:
 
     assert len(verbs) > 1
     assert [name for name, value in verbs.items() if not hasattr(value, AUDITED)] == []
+
+
+REFUSALS = [
+    WrongQueue("no"),
+    WrongDialect("no"),
+    NotTaken("no"),
+    NotTried("no"),
+    EditRefused(why=EditRefusal.HELD),
+    UnknownStream(),
+    NotInStream(ids=("x",)),
+]
+"""What verbs return, beside members of enumerations, if nothing was done."""
+
+
+@pytest.mark.parametrize("refusal", [*REFUSALS, ActRefusal.UNKNOWN], ids=type)
+def test_an_answer_that_refuses_is_told_as_a_failure(refusal: object) -> None:
+    assert describe_answer(refusal).outcome is AuditOutcome.FAILURE
+
+
+def test_every_answer_of_a_verb_is_known_to_say_yes_or_no() -> None:
+    answers = {
+        each
+        for kind in KINDS
+        for verb in vars(kind).values()
+        if getattr(verb, AUDITED, None)
+        for each in members_of(typing.get_type_hints(inspect.unwrap(verb))["return"])
+    }
+
+    assert answers - SAY_YES - {type(each) for each in REFUSALS} == set()
+
+
+def members_of(answer: object) -> set[type]:
+    """Return the classes of a union, without enumerations, whose members all refuse."""
+    parts = typing.get_args(answer) if isinstance(answer, types.UnionType) else (answer,)
+    known = {typing.get_origin(each) or each for each in parts}
+    return {each for each in known if isinstance(each, type) and not issubclass(each, Enum)}
+
+
+SAY_YES: set[type] = {
+    *(AskedAgain, AskedArchive, AskedEdit, CreatedOperation, Decided, Steered, Released),
+    *(SavedView, HandedBreaker, Recovery, ReadAgain, Sent, Preview, PlannedAct, FailedImports),
+    *(Editable, EditedMessage, Mapping, bool, str, type(None)),
+    Doubtful,  # neither: told as unknown
+}
 
 
 def test_an_act_has_a_line_before_it_and_one_before_its_answer(
