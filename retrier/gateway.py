@@ -414,8 +414,8 @@ class Gateway:
         self.archives = archives or Archives(db, wake, emit, audit=audit)
         self._codec = imports.sender.codec
         self._approval = approval
-        self.tokens_given: frozenset[str] = frozenset()
-        """Names of tokens of the settings: no other token is called so."""
+        self.tokens_given: frozenset[str] | None = None
+        """Names of tokens of the settings: no other token is called so. None: nobody is asked."""
         self.guard = Guard(db, audit=audit)
 
     def of(self, access: Access) -> "Gateway":

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Body, Depends, Header, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import OUT_OF_BOUNDS, TOTAL_COUNT, Answer, accepted
@@ -57,7 +57,7 @@ def _read_duration(value: object) -> timedelta:
         ) from None
 
 
-def read_age(value: object) -> object:
+def _read_age(value: object) -> object:
     """Read a duration into seconds; what may be a number of seconds is left as it is."""
     is_duration = isinstance(value, str) and not _is_number(value)
     return _read_duration(value).total_seconds() if is_duration else value
@@ -86,6 +86,24 @@ Duration = Annotated[
     BeforeValidator(_read_duration),
     WithJsonSchema({"type": "string", "pattern": f"^{DURATION_PATTERN}$"}),
 ]
+
+
+_LONGEST_AGE = 36_500 * 86_400
+
+Age = Annotated[
+    float,
+    BeforeValidator(_read_age),
+    Field(gt=0, le=_LONGEST_AGE, allow_inf_nan=False),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0, "maximum": _LONGEST_AGE},
+                {"type": "string", "pattern": f"^{DURATION_PATTERN}$"},
+            ]
+        }
+    ),
+]
+"""How long ago, or how long from now: a number of seconds, or `2d`; at most what a setting may say."""
 
 
 BEGINNING = "*"

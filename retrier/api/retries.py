@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field
 
 from retrier.api.answers import Answer, Refusal, Routes, answer, told
 from retrier.api.archive import act_on, act_on_ids, archive_preview
@@ -14,6 +14,7 @@ from retrier.api.messages import pending as shown_pending
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
     MOST_IDS,
+    Age,
     InContext,
     LastMoment,
     Moment,
@@ -23,7 +24,6 @@ from retrier.api.requests import (
     checked_shape,
     page_headers,
     pending_retries,
-    read_age,
 )
 from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.api.shapes.messages import PendingRetry
@@ -32,7 +32,6 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import Selection
 from retrier.domain.text import count_messages
-from retrier.domain.times import DURATION_PATTERN
 from retrier.store.groups import find_title
 from retrier.store.pending import Waiting, list_pending, time_before
 
@@ -89,24 +88,6 @@ def retry_group(group_id: str, parts: Parts, context: InContext) -> Answer[Asked
 
 
 pending = Routes(prefix="/api/pendingretries", tags=["pending retries"])
-
-
-_LONGEST_AGE = 36_500 * 86_400
-
-Age = Annotated[
-    float,
-    BeforeValidator(read_age),
-    Field(gt=0, le=_LONGEST_AGE, allow_inf_nan=False),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0, "maximum": _LONGEST_AGE},
-                {"type": "string", "pattern": f"^{DURATION_PATTERN}$"},
-            ]
-        }
-    ),
-]
-"""How long ago: a number of seconds, or `2d`; at most what a setting may say."""
 
 
 @pending.get("", name="get_pending_retries")

@@ -48,7 +48,7 @@ from retrier.events.service import (
 )
 from retrier.imports import Sender
 from retrier.store.engine.database import Database
-from retrier.store.refusals import note_refusals
+from retrier.store.event_log import note_refusals
 
 _BLOCK = 64 * 1024
 _MOST_OWED = 1000

@@ -26,8 +26,7 @@ from retrier.app.queue_looks import QueueLooks
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
 from retrier.http.access import PEER, Gate, GuessLimit
-from retrier.http.parts import AT_WORK
-from retrier.http.sights import Sights
+from retrier.http.parts import AT_WORK, Sights
 from retrier.settings import ApiTls, Role, Settings, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
 from retrier.web.application import create_page, show_refusal, warm_up

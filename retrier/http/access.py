@@ -331,7 +331,7 @@ class Gate:
         found = find_session(db, sha256)
         if found is None:
             raise Refused(_OVER)
-        if notes_use:
+        if notes_use and found.use_is_due:
             note_use(db, sha256)
         if found.token is None:
             return found.access

@@ -1,6 +1,7 @@
 """What both faces are built from: who asks, places for requests at work, looks at queues, policies."""
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -10,7 +11,7 @@ from typing import Self
 
 from fastapi import Request
 
-from retrier.domain.access import HIDDEN, OPEN, Access, How, Right
+from retrier.domain.access import HIDDEN, OPEN, Access, How, QueuePatterns, Right
 from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.edits import ShownEdit, without_values
 from retrier.domain.failed_imports import Told, Trial, TriedMessage
@@ -20,7 +21,6 @@ from retrier.errors import ConfigurationError, NotAllowed
 from retrier.gateway import Gateway
 from retrier.http.access import Gate
 from retrier.http.problems import later
-from retrier.http.sights import Sights
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 from retrier.store.policies import Bounds, SimulatedBefore, simulate_policies
@@ -211,6 +211,30 @@ def have_none() -> InForce:
 def refuse_policies(_content: object) -> PolicySet:
     """Read no other policies. Raises ConfigurationError."""
     raise ConfigurationError(["policies: they cannot be read here"])
+
+
+MOST_SIGHTS = 50
+"""Different rights whose connections stay open; who has others opens them anew."""
+
+
+class Sights:
+    """What each may see of the database: all of it, or what belongs to some queues."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._known: OrderedDict[QueuePatterns, Database] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, queues: QueuePatterns) -> Database:
+        """Return the database with what belongs to queues of these patterns only."""
+        with self._lock:
+            found = self._known.get(queues)
+            if found is None:
+                found = self._known[queues] = self._db.narrowed(queues)
+            self._known.move_to_end(queues)
+            if len(self._known) > MOST_SIGHTS:
+                self._known.popitem(last=False)[1].dispose()
+            return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

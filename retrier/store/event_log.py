@@ -16,11 +16,12 @@ from typing import overload
 
 from sqlalchemy import Insert, delete, func, insert, or_, select
 
+from retrier.domain.access import Refusals
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveRequest
 from retrier.domain.events import NO_PEOPLE, ROUTINE, SERVICE
 from retrier.domain.identity import is_within, to_ranges
 from retrier.domain.text import LONG_BYTES, IdRange, clean, count_messages
-from retrier.store.engine.database import Database, reading
+from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.message_lists import Page, PageRequest
@@ -75,6 +76,22 @@ def append(tx: Transaction, events: Sequence[Entry]) -> None:
         tx.execute(_announced(tx.sql), rows[:1])
     if rows[1:]:
         tx.execute(_APPEND, rows[1:])
+
+
+@writing
+def note_refusals(tx: Transaction, refused: Sequence[Refusals]) -> None:
+    """Write one entry for each address and reason, however often. Raises DatabaseUnavailable."""
+    append(tx, [_entry_of_refusals(each) for each in refused])
+
+
+def _entry_of_refusals(refused: Refusals) -> Entry:
+    times = "" if refused.count == 1 else f" {refused.count:,} times"
+    return Entry(
+        kind="access_refused",
+        text=f"refused{times}: {refused.reason}",
+        who=f"{refused.who or 'anonymous'} ({refused.address})",
+        details={"count": refused.count, "address": refused.address, "reason": refused.reason},
+    )
 
 
 def sweep(tx: Transaction, before: datetime, at_once: int) -> int:

@@ -63,9 +63,13 @@ def begin_session(tx: Transaction, secret: str, person: Person, replaces: str | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """Who has a session. `token` is the hash of the token with which it began, if it did."""
+    """Who has a session. `token` is the hash of the token with which it began, if it did.
+
+    `use_is_due` says that its use was not noted within the last minute: `note_use`.
+    """
 
     access: Access
+    use_is_due: bool
     token: str | None = None
 
 
@@ -87,19 +91,17 @@ def find_session(tx: Transaction, sha256: str) -> Session | None:
         session=sha256,
     )
     began_with = row.subject.removeprefix(OF_TOKEN)
-    return Session(access=access, token=None if began_with == row.subject else began_with)
+    return Session(
+        access=access,
+        use_is_due=row.seen_at < tx.now - _NOTED_EVERY,
+        token=None if began_with == row.subject else began_with,
+    )
 
 
 @writing
 def note_use(tx: Transaction, sha256: str) -> None:
-    """Note that a session is used now, if that was not noted within the last minute.
-
-    Raises DatabaseUnavailable.
-    """
-    due = sessions.seen_at < tx.now - _NOTED_EVERY
-    tx.execute(
-        update(browser_sessions).where(sessions.sha256 == sha256, due).values(seen_at=tx.now)
-    )
+    """Note that a session is used now. Raises DatabaseUnavailable."""
+    tx.execute(update(browser_sessions).where(sessions.sha256 == sha256).values(seen_at=tx.now))
 
 
 @writing

@@ -26,6 +26,10 @@ class TokenRefusal(StrEnum):
     OF_SETTINGS = "it is a token of the settings: give and take it there, under access.tokens"
     NO_NAME = NO_TOKEN_NAME
     NO_QUEUE = NO_PATTERN
+    NO_ACCESS = (
+        "nobody is asked for a token here. Make it with the section `access` in the settings: else "
+        "whoever reaches this address now could keep a way in for later"
+    )
     UNKNOWN = "no token has this name"
     REVOKED = "it is revoked already"
 

@@ -14,8 +14,7 @@ from retrier.domain.access import Access
 from retrier.errors import RetrierError
 from retrier.http.access import find_access
 from retrier.http.login import LoginProvider
-from retrier.http.parts import FaceParts, refuse_policies
-from retrier.http.sights import MOST
+from retrier.http.parts import MOST_SIGHTS, FaceParts, refuse_policies
 from retrier.policy.policy_set import PolicySet
 from retrier.store.engine.database import Database
 from retrier.web.counts import PageCounts
@@ -153,7 +152,7 @@ class OwnCounts:
             if found is None:
                 found = self._known[db] = PageCounts(db, self._clock, lambda _found, _trouble: "")
             self._known.move_to_end(db)
-            if len(self._known) > MOST:
+            if len(self._known) > MOST_SIGHTS:
                 self._known.popitem(last=False)
         found.note_reader()
         with suppress(RetrierError):  # the counts keep it, and the page tells of it

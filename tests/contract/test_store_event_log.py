@@ -6,7 +6,9 @@ import pytest
 from sqlalchemy import event, update
 
 from retrier.clock import SystemClock
+from retrier.domain.access import Refusals
 from retrier.domain.text import ids_beginning
+from retrier.store.engine.database import Database
 from retrier.store.event_log import (
     Entry,
     EventFilter,
@@ -15,6 +17,7 @@ from retrier.store.event_log import (
     list_events,
     list_newest_events,
     list_newest_told,
+    note_refusals,
 )
 from retrier.store.message_lists import PageRequest
 from retrier.store.schema import event_log
@@ -164,3 +167,29 @@ def test_the_newest_that_are_not_routine_are_found_among_the_last_ids(database):
 
     assert len(list_newest_told(database, 5, look_back=11)) == 1
     assert list_newest_told(database, 5, look_back=5) == ()
+
+
+def test_an_entry_says_who_was_refused_how_often_and_why(database: Database) -> None:
+    note_refusals(
+        database,
+        [
+            Refusals(address="10.0.0.7", reason="This token is not known here.", count=60_000),
+            Refusals(address="10.0.0.8", reason="This takes the role admin.", count=1, who="ann"),
+        ],
+    )
+
+    newest, before = list_newest_events(database, 2)
+    assert (newest.kind, newest.who, newest.text) == (
+        "access_refused",
+        "ann (10.0.0.8)",
+        "refused: This takes the role admin.",
+    )
+    assert (before.who, before.text) == (
+        "anonymous (10.0.0.7)",
+        "refused 60,000 times: This token is not known here.",
+    )
+    assert before.details == {
+        "count": 60_000,
+        "address": "10.0.0.7",
+        "reason": "This token is not known here.",
+    }

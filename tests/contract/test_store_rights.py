@@ -15,6 +15,7 @@ from retrier.events.event import ignore
 from retrier.gateway import Edits, Gateway
 from retrier.guard import Guard
 from retrier.store.archive import Action, ask_archive
+from retrier.store.archive_lists import find_refused
 from retrier.store.dead_messages import declare_dead
 from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
@@ -91,6 +92,21 @@ def test_an_archive_leaves_it_alone(bench: Bench, at_once: int) -> None:
     work_off_all(bench)
 
     assert bench.statuses() == {mine: "archived", theirs: "unresolved"}
+
+
+def test_who_sees_some_queues_is_not_told_which_others_were_named(bench: Bench) -> None:
+    (mine,), (theirs,) = bench.fail(queue=OWN), bench.fail(queue=OTHER)
+    request = archive_of(Selection(ids=(mine, theirs)))
+    ask_archive(bench.db, request, 0)
+    work_off_all(bench)
+
+    asked = ask_archive(bench.db, request, 0)
+    work_off_all(bench)
+    refused = find_refused(bench.db, asked.operation.operation_id)
+    narrow = bench.db.narrowed(WITHIN)
+
+    assert set(refused) == {mine, theirs}
+    assert set(find_refused(narrow, asked.operation.operation_id)) == {mine}
 
 
 def test_it_is_not_declared_dead(bench: Bench) -> None:

@@ -102,6 +102,18 @@ def test_use_keeps_a_session_alive(database: Database) -> None:
     assert database.read(lambda tx: tx.execute(seen).scalar_one()) >= now
 
 
+@pytest.mark.parametrize(("minutes", "is_due"), [(0, False), (2, True)])
+def test_use_is_noted_once_a_minute(database: Database, minutes: int, is_due: bool) -> None:  # noqa: FBT001 - a case
+    begin_session(database, "secret", ADA, None)
+    seen = database.read(lambda tx: tx.now) - timedelta(minutes=minutes)
+    database.transact(lambda tx: tx.execute(update(browser_sessions).values(seen_at=seen)))
+
+    found = find_session(database, hash_secret("secret"))
+
+    assert found is not None
+    assert found.use_is_due == is_due
+
+
 @pytest.mark.parametrize(("everywhere", "left"), [(False, 1), (True, 0)])
 def test_who_logs_out_is_out_here_or_everywhere(
     database: Database,

@@ -21,8 +21,7 @@ from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
 from retrier.http.access import Gate
 from retrier.http.cache import AnswerCache
-from retrier.http.parts import MissingQueues, see_nothing
-from retrier.http.sights import Sights
+from retrier.http.parts import MissingQueues, Sights, see_nothing
 from retrier.ingestion.parsing import QueueMapping
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
@@ -106,6 +105,8 @@ class Api:
             # By its clock every answer is found in no time: a busy machine would have it remembered.
             cache=AnswerCache(FrozenClock()),
         )
+        if rules is not None:
+            parts.gateway.tokens_given = frozenset(each.name for each in rules.tokens)
         self.app = create_api(parts)
         self.app.router.routes = share(self.app.router.routes)
         self.http = client_of(self.app)

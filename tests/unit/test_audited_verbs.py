@@ -337,6 +337,7 @@ def test_a_token_is_never_written_down(gateway: Gateway, lines: ListedLines) -> 
 def test_a_token_that_is_made_is_kept_by_its_name_alone(
     gateway: Gateway, lines: ListedLines
 ) -> None:
+    gateway.tokens_given = frozenset()
     made = gateway.of(ADMIN).tokens.create("deploy", AccessRole.OPERATOR, ("orders*",), None, "ann")
 
     told = lines.told[0]["retrier"]

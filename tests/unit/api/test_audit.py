@@ -14,7 +14,7 @@ from retrier.audit import Audit
 from retrier.domain.access import AccessRole, AccessRules, AccessToken, hash_secret, make_token
 from retrier.gateway import Gateway
 from retrier.http.access import Gate
-from retrier.http.sights import Sights
+from retrier.http.parts import Sights
 from retrier.store.event_log import list_newest_events
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.conftest import opened_empty
