@@ -474,7 +474,11 @@ def _about_answer(answer: object) -> Mapping[str, object]:
         case AskedAgain():
             about = {**_ids("operation_ids", answer.operation_ids), "messages": answer.total}
         case AskedEdit():
-            about = {"operation_id": answer.operation_id, "edit_id": answer.edit_id}
+            about = {
+                "operation_id": answer.operation_id,
+                "edit_id": answer.edit_id,
+                "asks_for_approval": answer.is_asking,
+            }
         case Steered():
             about = {"operation_id": answer.operation_id, "changed": answer.changed}
         case Released():

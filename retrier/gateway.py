@@ -83,7 +83,7 @@ from retrier.events.service import DeclaredDead, EditAsked, RetryAsked, StreamRe
 from retrier.guard import Guard
 from retrier.imports import FailedImports, recording
 from retrier.store import operation_requests, redirects, streams
-from retrier.store.approvals import decide_approval
+from retrier.store.approval_acts import decide_approval
 from retrier.store.archive import AskedArchive, acknowledge_archives, ask_archive, retry_pending
 from retrier.store.archive_lists import PlannedAct, find_archive_operation, plan_act
 from retrier.store.breakers import HandedBreaker, set_breaker
@@ -294,7 +294,8 @@ class Views:
 class Edits:
     """Takes edits of messages, and shows what of a message can be changed.
 
-    `codec` reads and writes the properties of the broker's messages.
+    `codec` reads and writes the properties of the broker's messages. By `approval` an edit waits for
+    a second person.
     """
 
     db: Database
@@ -302,6 +303,7 @@ class Edits:
     emit: Emit
     codec: PropertyCodec
     guard: Guard
+    approval: ApprovalTerms | None = None
 
     @audited_if_refused("edit")
     def find(self, unique_id: str) -> Editable | EditRefused:
@@ -342,10 +344,13 @@ class Edits:
             return made
         found, edited = made
         with recording(self.emit):
-            asked = ask_edit(self.db, request, edited, found.attempt_id)
+            waiting = replace(request, approval=self.approval)
+            asked = ask_edit(self.db, waiting, edited, found.attempt_id)
         if isinstance(asked, AskedEdit):
             key = canonical(request.unique_message_id)
             self.emit(EditAsked(operation_id=asked.operation_id, unique_message_id=key))
+            if asked.is_asking:
+                self.emit(ApprovalAsked(operation_id=asked.operation_id, total=1))
             self.wake()
         return asked
 
@@ -434,7 +439,8 @@ class Gateway:
     @property
     def edits(self) -> Edits:
         """What handles edits of messages."""
-        return Edits(self._db, self._wake, self._emit, self._codec, self.guard)
+        approval = self._approval_terms()
+        return Edits(self._db, self._wake, self._emit, self._codec, self.guard, approval)
 
     @property
     def tokens(self) -> Tokens:
@@ -537,14 +543,20 @@ class Gateway:
     @audited("decide_approval")
     def decide(
         self, operation_id: str, verdict: Verdict, who: str, plan_hash: str | None = None
-    ) -> Decided | ApprovalRefusal:
+    ) -> Decided | ApprovalRefusal | EditRefused:
         """Approve what another person asked for, or refuse it; then wake the processor.
 
         `plan_hash` is that of what was seen. The same verdict again changes nothing.
         """
         self.guard.must(Right.APPROVE)
         self.guard.must_own_operation(operation_id)
-        decider = Decider(identity=self.guard.access.identity, shown=who, plan_hash=plan_hash)
+        access = self.guard.access
+        decider = Decider(
+            identity=access.identity,
+            shown=who,
+            plan_hash=plan_hash,
+            may_edit=access.may(Right.EDIT),
+        )
         with recording(self._emit):
             decided = decide_approval(self._db, operation_id, verdict, decider)
         if isinstance(decided, Decided) and decided.changed:

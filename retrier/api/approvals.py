@@ -9,12 +9,11 @@ from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import InContext, RequestContext
 from retrier.api.shapes import OnlyId
 from retrier.api.shapes import operations as shapes
-from retrier.domain.approval import ApprovalRefusal, Verdict
+from retrier.domain.approval import FORBIDDEN, ApprovalRefusal, Decided, Verdict
 
 router = Routes(prefix="/api/operations", tags=["operations"])
 
 _DIGITS = 64
-_FORBIDDEN = (ApprovalRefusal.OWN, ApprovalRefusal.NOBODY)
 
 
 class ApprovalBody(BaseModel):
@@ -59,9 +58,9 @@ def _decide(
 ) -> Answer[shapes.OperationDetails | OnlyId] | Refusal:
     plan_hash = None if body is None else body.plan_hash
     came_to = context.gateway.decide(operation_id, verdict, context.requested_by, plan_hash)
-    if not isinstance(came_to, ApprovalRefusal):
+    if isinstance(came_to, Decided):
         return answer(request, operation_now(parts, came_to.operation_id))
     if came_to is ApprovalRefusal.UNKNOWN:
         return problem(404, f"No operation has the id {operation_id[:100]}.")
-    status = 403 if came_to in _FORBIDDEN else 409
+    status = 403 if came_to in FORBIDDEN else 409
     return problem(status, f"The operation is left as it is: {came_to}.")

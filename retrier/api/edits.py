@@ -94,7 +94,7 @@ def edit_message(
         )
     )
     if isinstance(asked, EditRefused):
-        if asked.why is EditRefusal.EDITED:
+        if asked.why in (EditRefusal.EDITED, EditRefusal.ASKED):
             ignored: EditOutcome = {"edit_ignored": True, "edited_by": asked.about}
             return told(ignored)
         return _refuse(asked, unknown=400)
@@ -170,7 +170,10 @@ def get_editable(
 def ask_edit(
     failed_message_id: str, body: OwnEditBody, context: InContext
 ) -> Answer[shapes.AskedEdit] | Refusal:
-    """Send a changed message instead of the one that failed; the first edit wins."""
+    """Send a changed message instead of the one that failed; the first edit wins.
+
+    With `waits_for_approval` nothing is sent before a second person has approved its operation.
+    """
     asked = context.gateway.edits.ask(
         EditRequest(
             unique_message_id=failed_message_id,
@@ -184,6 +187,8 @@ def ask_edit(
     if isinstance(asked, EditRefused):
         return _refuse(asked)
     made: shapes.AskedEdit = {"edit_id": asked.edit_id, "operation_id": asked.operation_id}
+    if asked.is_asking:
+        made["waits_for_approval"] = True
     return accepted(made, f"/api/operations/{asked.operation_id}")
 
 
@@ -225,6 +230,8 @@ def edit(shown: ShownEdit) -> shapes.Edit:
         "body_size": shown.body_size,
         "headers": changed,
     }
+    if shown.is_asking:
+        made["waits_for_approval"] = True
     return present(made)
 
 

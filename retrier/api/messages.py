@@ -48,6 +48,7 @@ from retrier.store.message_details import (
     MessageBody,
     MessageDetails,
     find_body,
+    find_edited_body,
     find_listed,
     find_message,
 )
@@ -406,6 +407,19 @@ def get_body(
     shown = unpack(found.body, len(found.body), found.packed)
     headers = {**_body_headers(replace(found, body=shown.content)), UNPACKED: shown.note}
     return revalidated(request, shown.content, f"{found.body_hash}-unpacked", headers)
+
+
+@router.get("/errors/{failed_message_id}/edits/{edit_id}/body", name="get_edited_body")
+def get_edited_body(
+    request: Request, failed_message_id: str, edit_id: str, parts: Parts
+) -> Answer[bytes] | Refusal:
+    """Return the body that an edit sends instead of the message's own, byte for byte; 204 if empty."""
+    found = find_edited_body(parts.db, failed_message_id, edit_id, parts.codec)
+    if found is None:
+        return problem(404, f"No edit of this message has the id {edit_id[:100]}.")
+    if not found.body:
+        return Answer(status_code=204, headers=HEADERS)
+    return revalidated(request, found.body, found.body_hash, _body_headers(found))
 
 
 def _body_headers(found: MessageBody) -> dict[str, str]:

@@ -31,7 +31,7 @@ from retrier.events.service import (
 )
 from retrier.http.login import LoginProvider
 from retrier.processor.lease import Lease
-from retrier.store.approvals import is_any_over, lapse_approvals
+from retrier.store.approval_acts import is_any_over, lapse_approvals
 from retrier.store.engine.database import Database, DatabaseClock
 from retrier.store.imports import count_imports
 from retrier.store.message_texts import sweep_texts

@@ -150,6 +150,11 @@ def edit(
 
 
 def _show(printer: Printer, asked: AskedEdit) -> None:
+    if asked.get("waits_for_approval"):
+        operation = short_id(asked["operation_id"])
+        printer.line(f"the edit waits for approval: operation {operation}")
+        printer.note(f"Another person approves it: `retrier operations approve {operation}`.")
+        return
     printer.line(f"the edited message is on its way: operation {asked['operation_id']}")
 
 

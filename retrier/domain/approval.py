@@ -15,10 +15,12 @@ from retrier.domain.times import show_time
 class ApprovedAct(StrEnum):
     """What waits for approval however few messages it is about.
 
-    ALL  a retry of a selection without any condition.
+    ALL   a retry of a selection without any condition.
+    EDIT  an edit of a message.
     """
 
     ALL = "all"
+    EDIT = "edit"
 
 
 class ApprovalState(StrEnum):
@@ -52,6 +54,11 @@ class ApprovalRules:
         if self.over is not None and total > self.over:
             return True
         return ApprovedAct.ALL in self.acts and is_of_all(selection)
+
+    @property
+    def asks_for_edit(self) -> bool:
+        """Whether an edit of one message waits."""
+        return ApprovedAct.EDIT in self.acts or self.over == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +144,7 @@ class ApprovalRefusal(StrEnum):
     NOBODY = "nobody has to show who they are here, so that two persons cannot be told apart"
     NOT_ASKED = "nobody has asked for its approval"
     OWN = "who asked for it decides nothing about it: another person must"
+    ROLE = "about an edit only who may edit decides"
     OTHER_PLAN = "the plan that was named is another one: look again at what is to be approved"
     APPROVED = "it is approved already"
     REFUSED = "it was refused already"
@@ -168,10 +176,15 @@ class Decider:
     identity: str
     shown: str
     plan_hash: str | None = None
+    may_edit: bool = False
+
+
+FORBIDDEN = frozenset({ApprovalRefusal.OWN, ApprovalRefusal.NOBODY, ApprovalRefusal.ROLE})
+"""Refusals because of who decides, and not because of how the operation stands."""
 
 
 def why_not_decide(
-    found: Approval | None, verdict: Verdict, who: Decider, at: datetime
+    found: Approval | None, verdict: Verdict, who: Decider, at: datetime, *, of_edit: bool
 ) -> ApprovalRefusal | None:
     """Return why somebody's verdict is not taken at this time; None if it is, or was by them."""
     if found is None:
@@ -180,6 +193,8 @@ def why_not_decide(
         return ApprovalRefusal.NOBODY
     if who.identity == found.asked_as:
         return ApprovalRefusal.OWN
+    if of_edit and not who.may_edit:
+        return ApprovalRefusal.ROLE
     if who.plan_hash is not None and who.plan_hash != found.plan_hash:
         return ApprovalRefusal.OTHER_PLAN
     if not found.is_asked:

@@ -16,6 +16,7 @@ from hashlib import sha256
 from xml.parsers import expat
 
 from retrier.domain import headers
+from retrier.domain.approval import ApprovalTerms
 from retrier.domain.dialects import strips
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_batch import StoredOriginal
@@ -85,10 +86,11 @@ _NO_CHARSETS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-esc
 class EditState(StrEnum):
     """What became of an edit.
 
-    WAITING   it has the claim of its message, and is not recorded as sent.
+    WAITING   it has the claim of its message and is not recorded as sent, or waits for approval.
     SENT      the broker has it: its message is resolved.
     RETURNED  it could not be sent: its message is unresolved again.
-    DROPPED   it was not sent: its message was archived, resolved or failed again before.
+    DROPPED   it was not sent: its message was archived, resolved or failed again before, or nobody
+              approved it.
     IN_DOUBT  it may have been sent, and its message failed again before that was recorded.
     """
 
@@ -104,6 +106,7 @@ class EditRefusal(StrEnum):
 
     UNKNOWN = "no failed message has this id"
     EDITED = "somebody else was faster: an edit of it is being sent"
+    ASKED = "an edit of it waits for approval already"
     CLAIMED = "a retry has claimed it already"
     ISSUED = "its retry was issued and has neither succeeded nor failed yet"
     ARCHIVED = "it is archived: take it back first"
@@ -128,6 +131,7 @@ class EditRefusal(StrEnum):
 OF_THE_STATE = frozenset(
     {
         EditRefusal.EDITED,
+        EditRefusal.ASKED,
         EditRefusal.CLAIMED,
         EditRefusal.ISSUED,
         EditRefusal.ARCHIVED,
@@ -177,6 +181,7 @@ class EditRequest:
     why: str | None = None
     attempt_id: int | None = None
     idempotency_key: str | None = None
+    approval: ApprovalTerms | None = None
 
 
 def hash_edit(request: EditRequest) -> str:
@@ -206,10 +211,11 @@ class EditedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedEdit:
-    """An edit that has the claim of its message."""
+    """An edit that has the claim of its message; if it `is_asking`, it waits for approval instead."""
 
     edit_id: str
     operation_id: str
+    is_asking: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +231,8 @@ class HeaderChange:
 class ShownEdit:
     """An edit for people, with what differs from the failure that was edited.
 
-    `headers` is None if that failure, or its properties, cannot be read any more.
+    `headers` is None if that failure, or its properties, cannot be read any more. If it `is_asking`,
+    it waits for approval by a second person.
     """
 
     edit_id: str
@@ -240,6 +247,7 @@ class ShownEdit:
     body_changed: bool
     body_size: int
     headers: Sequence[HeaderChange] | None
+    is_asking: bool = False
 
 
 def without_values(shown: ShownEdit, instead: str) -> ShownEdit:

@@ -24,7 +24,11 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
         "retries.preview_resolve_all_pending",
         "streams.preview_release",
     ),
-    Right.READ_CONTENT: ("imports.get_import_body", "messages.get_body"),
+    Right.READ_CONTENT: (
+        "imports.get_import_body",
+        "messages.get_body",
+        "messages.get_edited_body",
+    ),
     Right.RETRY: (
         "operations.ask",
         "recovery.retry_recovered",
@@ -85,6 +89,7 @@ _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
     Right.READ_CONTENT: (
         "imports.get_import_body",
         "message.download_body",
+        "message.download_edited_body",
         "message.get_more_bytes",
     ),
     Right.RETRY: (

@@ -217,7 +217,7 @@ def _check_approved(word: object) -> object:
     if word not in list(ApprovedAct):
         known = ", ".join(ApprovedAct)
         raise ValueError(
-            f"must be one of: {known} (nothing else waits for approval in this version)"
+            f"must be one of: {known} (nothing else waits for approval, however few messages it is)"
         )
     return word
 
@@ -309,7 +309,7 @@ def find_access_clashes(tree: Mapping[str, object]) -> Iterator[Clash]:
     if isinstance(approval, dict) and approval.get("over") is None and not approval.get("for"):
         yield (
             ("access", "approval"),
-            "lets nothing wait: say `over` how many messages, or `for: [all]`",
+            "lets nothing wait: say `over` how many messages, or what in `for: [all, edit]`",
         )
     oidc = access.get("oidc")
     if isinstance(oidc, dict):

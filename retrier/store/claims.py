@@ -81,18 +81,18 @@ def take(
 
 
 def take_for_edit(
-    tx: Transaction, edit_id: str, batch_id: str, operation_id: str, row: StoredRow
-) -> str | None:
-    """Claim a message, which the caller has locked, for an edit of it; return the retry id.
+    tx: Transaction, retry_id: str, edit_id: str, batch_id: str, operation_id: str, row: StoredRow
+) -> bool:
+    """Claim a message, which the caller has locked, for an edit of it.
 
-    None if another retry was faster: Marking locks no message.
+    False if another retry was faster: Marking locks no message.
     """
     taken = (
         tx.sql.insert(failed_message_retries)
         .values(
             number=row.number,
             failure_seq=row.failure_seq,
-            retry_id=make_ids(1)[0],
+            retry_id=retry_id,
             batch_id=batch_id,
             operation_id=operation_id,
             edit_id=edit_id,
@@ -100,8 +100,7 @@ def take_for_edit(
         .on_conflict_do_nothing()
         .returning(claims.retry_id)
     )
-    retry_id: str | None = tx.execute(taken).scalar_one_or_none()
-    return retry_id
+    return tx.execute(taken).first() is not None
 
 
 def lock(tx: Transaction, numbers: Sequence[int]) -> Sequence[StoredRow]:

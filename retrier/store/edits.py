@@ -4,7 +4,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, bindparam, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from retrier.domain.edits import (
     EditedVersion,
@@ -21,6 +32,7 @@ from retrier.domain.recording import MessageChange
 from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.store import claims, event_log, messages
+from retrier.store.approvals import waits
 from retrier.store.engine.sql_dialect import IN_BINARY, SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.event_log import Entry
@@ -29,28 +41,34 @@ from retrier.store.schema import (
     failed_messages,
     message_edits,
     processing_attempts,
+    retry_operation_messages,
 )
 
 edits = message_edits.c
 attempts = processing_attempts.c
 rows = failed_messages.c
 retries = failed_message_retries.c
+named = retry_operation_messages.c
 
 MOST_SHOWN = 50
 """Edits of one message that are shown, the newest first."""
 
 
 def add(tx: Transaction, row: Mapping[str, object]) -> None:
-    """Add an edit, which has its claim."""
+    """Add an edit, which has its claim, or waits for approval."""
     tx.execute(insert(message_edits).values(asked_at=tx.now, state=EditState.WAITING, **row))
 
 
 def find_faster(tx: Transaction, number: int, *, sent: bool) -> str | None:
     """Return who has edited a message that is being sent as edited, or was (`sent`); else None."""
-    wanted = [EditState.WAITING, *([EditState.SENT] if sent else [])]
+    claimed = exists().where(retries.number == number, retries.edit_id == edits.edit_id)
+    being_sent = and_(edits.state == EditState.WAITING, claimed)
     query = (
         select(edits.who)
-        .where(edits.number == number, edits.state.in_(wanted))
+        .where(
+            edits.number == number,
+            or_(being_sent, edits.state == EditState.SENT) if sent else being_sent,
+        )
         .order_by(edits.asked_at.desc())
         .limit(1)
     )
@@ -58,10 +76,29 @@ def find_faster(tx: Transaction, number: int, *, sent: bool) -> str | None:
     return who
 
 
+def find_waiting(tx: Transaction, number: int) -> StoredRow | None:
+    """Return the edit of a message that is not sent yet: with its claim, or waiting for approval."""
+    query = select(edits.edit_id, edits.operation_id, edits.attempt_id, edits.retry_id, edits.who)
+    waiting = query.where(edits.number == number, edits.state == EditState.WAITING)
+    return tx.execute(waiting).one_or_none()
+
+
 def find_of(tx: Transaction, operation_id: str) -> str:
     """Return the edit that an operation sends."""
-    query = select(edits.edit_id).where(edits.operation_id == operation_id)
-    return str(tx.execute(query).scalar_one())
+    return str(tx.execute(select(edits.edit_id).where(_is_of(operation_id))).scalar_one())
+
+
+def drop_unapproved(tx: Transaction, operation_id: str, reason: str) -> None:
+    """Drop the edit of an operation that ends without approval; nothing, if it is of no edit."""
+    query = select(edits.edit_id).where(_is_of(operation_id))
+    for edit_id in tx.execute(query).scalars().all():
+        end_those(tx, [edit_id], EditState.DROPPED, reason)
+
+
+def _is_of(operation_id: str) -> ColumnElement[bool]:
+    """Say whether an edit is of an operation; found by its message, which has an index."""
+    numbers = select(named.number).where(named.operation_id == operation_id)
+    return and_(edits.number.in_(numbers), edits.operation_id == operation_id)
 
 
 def load(
@@ -250,6 +287,7 @@ def _show(row: StoredRow, codec: PropertyCodec) -> ShownEdit:
         body_changed=row.body_hash != row.hash_before,
         body_size=row.size,
         headers=changed,
+        is_asking=row.is_asking,
     )
 
 
@@ -280,6 +318,7 @@ def _shown() -> Select[Any]:
         select(
             *told,
             func.length(edits.body).label("size"),
+            waits(edits.operation_id).label("is_asking"),
             attempts.raw_properties.label("raw_before"),
             attempts.body_hash.label("hash_before"),
         )

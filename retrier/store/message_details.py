@@ -6,7 +6,7 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import LargeBinary, Select, func, select
+from sqlalchemy import LargeBinary, Select, bindparam, func, select
 
 from retrier.domain.edits import ShownEdit
 from retrier.domain.failed_message import FailureGroup
@@ -35,11 +35,13 @@ from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     failure_groups,
+    message_edits,
     processing_attempts,
 )
 from retrier.store.selections import Condition
 
 messages = failed_messages.c
+edited = message_edits.c
 attempts = processing_attempts.c
 claims = failed_message_retries.c
 
@@ -215,6 +217,39 @@ def find_body(tx: Transaction, key: str, codec: PropertyCodec) -> MessageBody | 
                 packed=packed_as(shown.properties, shown.headers),
             )
     return None
+
+
+@reading
+def find_edited_body(
+    tx: Transaction, unique_message_id: str, edit_id: str, codec: PropertyCodec
+) -> MessageBody | None:
+    """Return the body that an edit of a message sends instead of its own, packed as it goes out.
+
+    None when there is no such edit of it. Raises DatabaseUnavailable.
+    """
+    if not (is_guid(unique_message_id) and is_guid(edit_id)):
+        return None
+    known = {"key": canonical(unique_message_id), "edit": canonical(edit_id)}
+    found = tx.execute(_EDITED, known).one_or_none()
+    if found is None:
+        return None
+    shown = derive(codec, found.raw_properties, dialect=found.dialect, otherwise=found.queue)
+    return MessageBody(
+        body=found.body,
+        body_hash=found.body_hash,
+        content_type=shown.content_type,
+        packed=packed_as(shown.properties, shown.headers),
+    )
+
+
+_EDITED = (
+    select(edited.body, edited.body_hash, edited.raw_properties, attempts.dialect, causes.c.queue)
+    .join_from(message_edits, failed_messages, messages.number == edited.number)
+    .join(causes, causes.c.cause_id == messages.cause_id)
+    .outerjoin(processing_attempts, attempts.attempt_id == edited.attempt_id)
+    .where(edited.edit_id == bindparam("edit"), messages.unique_message_id == bindparam("key"))
+    .execution_options(**{IN_BINARY: True})
+)
 
 
 def _meanings(key: str) -> Iterator[Condition]:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from sqlalchemy import ColumnElement, Table, case, exists, func, or_, select
 
-from retrier.domain.approval import hash_plan
+from retrier.domain.approval import ApprovalState, hash_plan
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import (
@@ -31,7 +31,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import Selection
 from retrier.domain.text import count_messages
 from retrier.errors import KeyReused
-from retrier.store import approvals, event_log, operations
+from retrier.store import approvals, edits, event_log, operations
 from retrier.store.engine.database import Database, writing
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.event_log import Entry
@@ -291,7 +291,8 @@ def steer_operation(
         values = {name: value for order in due for name, value in _find_values(order, operation)}
         operations.change(tx, operation.operation_id, {operation.state}, values)
         if operation.is_asking and values.get("cancel_asked"):
-            approvals.give_up(tx, operation.operation_id)
+            approvals.end(tx, operation.operation_id, ApprovalState.LAPSED, None)
+            edits.drop_unapproved(tx, operation.operation_id, f"{who} has cancelled it")
         event_log.append(tx, [_entry(order, operation, who) for order in due])
         tx.sql.announce_request(tx.conn)
     return Steered(operation_id=operation.operation_id, changed=bool(due))

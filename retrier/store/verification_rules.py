@@ -30,6 +30,7 @@ from retrier.domain.retry_operation import (
     RetryOperationState,
     RetryType,
 )
+from retrier.store.approvals import waits
 from retrier.store.schema import (
     SCHEDULED,
     approvals,
@@ -623,7 +624,9 @@ def _waiting_without_claim() -> Select[str]:
         claims.retry_id == edits.retry_id,
         claims.forwarded_at.is_(None),
     )
-    return select(edits.edit_id).where(edits.state == EditState.WAITING, ~own)
+    asked = waits(edits.operation_id)
+    unsent = edits.state == EditState.WAITING
+    return select(edits.edit_id).where(unsent, or_(and_(~asked, ~own), and_(asked, own)))
 
 
 def _claimed_for_no_edit() -> Select[str]:
@@ -659,7 +662,9 @@ def _edits_of_none() -> Select[str]:
 
 EDIT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
-        "an edit that waits has the claim of its message": _waiting_without_claim(),
+        "an edit that waits has the claim of its message, or waits for approval": (
+            _waiting_without_claim()
+        ),
         "a claim of an edit sends one that waits": _claimed_for_no_edit(),
         "a message resolved as edited has an edit that was sent": _edited_unsent(),
         "an edit that was sent is recorded as forwarded": _sent_unrecorded(),

@@ -2,8 +2,16 @@
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from retrier.domain.approval import ApprovalRefusal, Decider, Verdict, why_not_decide
-from retrier.domain.retry_operation import RetryOperation
+from retrier.domain.access import Right
+from retrier.domain.approval import (
+    FORBIDDEN,
+    ApprovalRefusal,
+    Decided,
+    Decider,
+    Verdict,
+    why_not_decide,
+)
+from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.errors import NotAllowed
 from retrier.store.approvals import MOST_LISTED
 from retrier.store.operation_lists import list_asking
@@ -33,8 +41,10 @@ def why_not_approve(parts: PageParts, shown: RetryOperation) -> str | None:
     if not_own is not None:
         return not_own
     access, found = parts.access, shown.approval
-    who = Decider(identity=access.identity, shown=access.shown)
-    why_not = why_not_decide(found, Verdict.APPROVE, who, shown.created_at)
+    may_edit = access.may(Right.EDIT)
+    who = Decider(identity=access.identity, shown=access.shown, may_edit=may_edit)
+    of_edit = shown.retry_type is RetryType.EDIT
+    why_not = why_not_decide(found, Verdict.APPROVE, who, shown.created_at, of_edit=of_edit)
     return None if why_not is None else sentence(why_not)
 
 
@@ -70,10 +80,9 @@ def _decide(
 ) -> Response:
     seen = form.text("plan_hash") or None
     came_to = parts.gateway.decide(operation_id, verdict, form.requested_by, seen)
-    if not isinstance(came_to, ApprovalRefusal):
+    if isinstance(came_to, Decided):
         return see_other(form.next(done, f"/operations/{came_to.operation_id}"))
     if came_to is ApprovalRefusal.UNKNOWN:
         raise HTTPException(404, f"No operation has the id {operation_id[:100]}.")
-    is_forbidden = came_to in (ApprovalRefusal.OWN, ApprovalRefusal.NOBODY)
-    status = 403 if is_forbidden else 409
+    status = 403 if came_to in FORBIDDEN else 409
     raise HTTPException(status, f"The operation is left as it is: {came_to}.")

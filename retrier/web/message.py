@@ -35,6 +35,7 @@ from retrier.store.message_details import (
     MessageDetails,
     find_beginning,
     find_body,
+    find_edited_body,
     find_listed,
     find_marks,
     find_message,
@@ -398,7 +399,7 @@ class EditNote:
 
 
 def _edit(shown: ShownEdit) -> EditNote:
-    state, tone = _EDITS[shown.state]
+    state, tone = ("waits for approval", "wait") if shown.is_asking else _EDITS[shown.state]
     return EditNote(edit=shown, state=state, tone=tone)
 
 
@@ -496,14 +497,27 @@ def download_body(unique_id: str, parts: Parts) -> Response:
     found = find_body(parts.db, _known(parts, unique_id), parts.codec)
     if found is None:
         raise _unknown(parts, unique_id)
+    return _as_file(unique_id, found.body)
+
+
+@router.get("/edits/{edit_id}/body")
+def download_edited_body(unique_id: str, edit_id: str, parts: Parts) -> Response:
+    """Return the body that an edit sends instead of the message's own, as a file."""
+    found = find_edited_body(parts.db, _known(parts, unique_id), edit_id, parts.codec)
+    if found is None:
+        raise HTTPException(404, f"No edit of this message has the id {edit_id[:100]}.")
+    return _as_file(edit_id, found.body)
+
+
+def _as_file(name: str, body: bytes) -> Response:
     # A name of our own: the id is a GUID, and nothing that a sender wrote is in the header.
-    ends = EXTENSIONS[show_body(found.body[:SHOWN], len(found.body)).kind]
+    ends = EXTENSIONS[show_body(body[:SHOWN], len(body)).kind]
     headers = {
         **HEADERS,
-        "Content-Disposition": f'attachment; filename="{unique_id}.{ends}"',
+        "Content-Disposition": f'attachment; filename="{name}.{ends}"',
         "Content-Security-Policy": "sandbox; default-src 'none'",
     }
-    return Response(found.body, headers=headers, media_type="application/octet-stream")
+    return Response(body, headers=headers, media_type="application/octet-stream")
 
 
 @router.get("/retry")

@@ -6,7 +6,7 @@ from sqlalchemy import delete, select, update
 from retrier.domain.approval import ApprovalRules, ApprovalTerms, Decider, Verdict
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
-from retrier.store.approvals import decide_approval
+from retrier.store.approval_acts import decide_approval
 from retrier.store.engine.database import Database
 from retrier.store.operation_lists import list_asking
 from retrier.store.operation_requests import CreatedOperation, create_operation

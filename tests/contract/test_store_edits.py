@@ -108,9 +108,9 @@ def test_a_deleted_message_takes_its_edits_with_it(bench: Bench) -> None:
 
 
 BENT: dict[str, Callable[[Bench], Any]] = {
-    "an edit that waits has the claim of its message": lambda _: update(message_edits).values(
-        retry_id=NOBODY
-    ),
+    "an edit that waits has the claim of its message, or waits for approval": lambda _: update(
+        message_edits
+    ).values(retry_id=NOBODY),
     "a claim of an edit sends one that waits": lambda _: update(failed_message_retries).values(
         edit_id=None
     ),

@@ -28,7 +28,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.selection import Selection
 from retrier.gateway import Gateway
-from retrier.store.approvals import decide_approval, is_any_over, lapse_approvals
+from retrier.store.approval_acts import decide_approval, is_any_over, lapse_approvals
 from retrier.store.dead_messages import declare_dead
 from retrier.store.engine.database import Database
 from retrier.store.event_log import EventFilter, list_newest_events

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import select
 
 from retrier.domain import headers
+from retrier.domain.approval import ApprovalTerms
 from retrier.domain.edits import AskedEdit, Changes, EditRefused, EditRequest
 from retrier.domain.wire import Properties
 from retrier.events.event import ignore
@@ -16,9 +17,10 @@ from tests.support.bench import QUEUE, Bench
 BODY = '{"order": "mended"}'
 
 
-def edits_of(bench: Bench) -> Edits:
+def edits_of(bench: Bench, approval: ApprovalTerms | None = None) -> Edits:
     """Return what takes edits in the database of a bench."""
-    return Edits(bench.db, lambda: None, ignore, bench.transport.codec, Guard(bench.db))
+    codec, guard = bench.transport.codec, Guard(bench.db)
+    return Edits(bench.db, lambda: None, ignore, codec, guard, approval)
 
 
 def edit(bench: Bench, unique_id: str, who: str = "ada", **changes: Any) -> AskedEdit | EditRefused:

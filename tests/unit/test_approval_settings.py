@@ -23,6 +23,10 @@ def test_a_number_waits_for_a_day(tmp_path: Path) -> None:
     )
 
 
+def test_edits_are_read(tmp_path: Path) -> None:
+    assert rules_of(tmp_path, "{for: [edit]}") == ApprovalRules(acts=frozenset({ApprovedAct.EDIT}))
+
+
 def test_all_and_a_time_are_read(tmp_path: Path) -> None:
     found = rules_of(tmp_path, "{for: [all], lapses_after: 2h}")
 
@@ -36,9 +40,8 @@ def test_all_and_a_time_are_read(tmp_path: Path) -> None:
     [
         ("{}", "access.approval: lets nothing wait"),
         ("{lapses_after: 1h}", "access.approval: lets nothing wait"),
-        ("{for: [edit]}", "access.approval.for[0]: must be one of: all"),
-        ("{for: [all, erase]}", "access.approval.for[1]: must be one of: all"),
-        ("{for: [al]}", "access.approval.for[0]: must be one of: all"),
+        ("{for: [all, erase]}", "access.approval.for[1]: must be one of: all, edit"),
+        ("{for: [al]}", "access.approval.for[0]: must be one of: all, edit"),
         ("{over: -1}", "access.approval.over: must be between"),
         ("{over: 10, lapses_after: soon}", "access.approval.lapses_after: "),
         ("{ower: 10}", "access.approval.ower: "),

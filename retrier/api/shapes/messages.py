@@ -182,6 +182,7 @@ class Edit(TypedDict):
     message_id: str
     body_changed: bool
     body_size: int
+    waits_for_approval: NotRequired[bool]
     headers: NotRequired[Maybe[Sequence[HeaderChange]]]
 
 
@@ -236,6 +237,7 @@ class AskedEdit(TypedDict):
 
     edit_id: str
     operation_id: str
+    waits_for_approval: NotRequired[bool]
 
 
 class HistoryLine(TypedDict):

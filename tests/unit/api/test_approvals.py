@@ -196,3 +196,88 @@ def test_without_rules_of_approval_nothing_waits(database: Database) -> None:
     assert "approval" not in shown(api, operation)
     assert decide(api, operation, "approve", SECOND).status_code == 409
     api.http.close()
+
+
+EDITOR = bearer(AccessRole.ADMIN, is_narrow=True)
+
+
+class TestAnEdit:
+    @pytest.fixture
+    def api(self, database: Database) -> Iterator[Api]:
+        approval = ApprovalRules(acts=frozenset({ApprovedAct.EDIT}))
+        made = Api(database, rules=rules(), approval=approval)
+        yield made
+        made.http.close()
+
+    @pytest.fixture
+    def key(self, api: Api) -> str:
+        return api.receive(failure(queue=OWN, body=b'{"order": 7}'))[0]
+
+    @pytest.fixture
+    def asked(self, api: Api, key: str) -> Any:
+        answer = api.http.post(
+            f"/api/errors/{key}/edit", headers=EDITOR, json={"body": '{"order": 8}'}
+        )
+        assert answer.status_code == 202
+        return answer.json()
+
+    def test_says_that_it_waits_for_approval(self, api: Api, key: str, asked: Any) -> None:
+        (edit,) = api.http.get(f"/api/errors/{key}", headers=SECOND).json()["edits"]
+
+        assert asked["waits_for_approval"] is True
+        assert edit["waits_for_approval"] is True
+        assert shown(api, asked["operation_id"])["approval"]["total"] == 1
+
+    def test_is_approved_by_another_person_who_may_edit(self, api: Api, asked: Any) -> None:
+        answer = decide(api, asked["operation_id"], "approve", SECOND)
+
+        assert (answer.status_code, answer.json()["state"]) == (200, "preparing")
+
+    def test_is_not_approved_by_who_may_not_edit(self, api: Api, asked: Any) -> None:
+        answer = decide(api, asked["operation_id"], "approve", ASKER)
+
+        assert answer.status_code == 403
+        assert "only who may edit decides" in answer.json()["detail"]
+
+    def test_of_a_message_that_is_archived_meanwhile_is_left_as_it_is(
+        self, api: Api, key: str, asked: Any
+    ) -> None:
+        api.http.patch("/api/errors/archive", headers=SECOND, json=[key])
+
+        answer = decide(api, asked["operation_id"], "approve", SECOND)
+
+        assert answer.status_code == 409
+        assert "it is archived" in answer.json()["detail"]
+        assert shown(api, asked["operation_id"])["approval"]["state"] == "asked"
+
+    def test_shows_the_body_that_is_to_be_approved(self, api: Api, key: str, asked: Any) -> None:
+        path = f"/api/errors/{key}/edits/{asked['edit_id']}/body"
+
+        answer = api.http.get(path, headers=SECOND)
+
+        assert answer.content == b'{"order": 8}'
+        assert answer.headers["content-type"] == "application/json"
+
+    def test_shows_no_body_to_who_may_not_read_bodies(self, api: Api, key: str, asked: Any) -> None:
+        path = f"/api/errors/{key}/edits/{asked['edit_id']}/body"
+
+        assert api.http.get(path, headers=bearer(AccessRole.READER)).status_code == 403
+
+    @pytest.mark.parametrize("edit_id", ["0f0f0f0f-0000-4000-8000-000000000001", "x"])
+    def test_that_nobody_asked_for_has_no_body(self, api: Api, key: str, edit_id: str) -> None:
+        answer = api.http.get(f"/api/errors/{key}/edits/{edit_id}/body", headers=SECOND)
+
+        assert answer.status_code == 404
+
+    def test_of_servicecontrol_is_ignored_while_another_waits(
+        self, api: Api, key: str, asked: Any
+    ) -> None:
+        assert asked["waits_for_approval"]
+        headers = api.http.get(f"/api/errors/{key}", headers=SECOND).json()
+        pairs = headers["processing_attempts"][0]["headers"]
+        body = {"message_body": "{}", "message_headers": pairs}
+
+        answer = api.http.post(f"/api/edit/{key}", headers=SECOND, json=body).json()
+
+        assert answer["edit_ignored"] is True
+        assert answer["edited_by"] == "asked for by token admin-orders (testclient)"

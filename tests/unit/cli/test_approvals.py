@@ -5,22 +5,23 @@ from collections.abc import Iterator
 import pytest
 
 from retrier.domain.access import AccessRole
-from retrier.domain.approval import ApprovalRules
+from retrier.domain.approval import ApprovalRules, ApprovedAct
 from tests.conftest import opened_empty
 from tests.support.access import rules, token_of
 from tests.support.api import Api
 from tests.support.command_line import CommandLine
 
+RULES = ApprovalRules(over=2, acts=frozenset({ApprovedAct.EDIT}))
 ASKER, SECOND = token_of(AccessRole.OPERATOR), token_of(AccessRole.ADMIN)
 
 
 @pytest.fixture
 def cli(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
-    """Give a command line where more than two messages wait for a second person."""
+    """Give a command line where more than two messages, and edits, wait for a second one."""
     with opened_empty("sqlite", request) as db:
         made = CommandLine(db)
         made.api.http.close()
-        made.api = Api(db, rules=rules(), approval=ApprovalRules(over=2))
+        made.api = Api(db, rules=rules(), approval=RULES)
         yield made
         made.api.http.close()
 
@@ -93,3 +94,15 @@ def test_who_watches_it_sees_it_wait_until_another_person_approves(cli: CommandL
     assert "it waits for approval by a second person" in result.stderr
     assert "completed" in result.stdout
     assert len(cli.bench.sent()) == 3
+
+
+def test_who_edits_is_told_that_it_waits(cli: CommandLine) -> None:
+    (key,) = cli.bench.fail()
+
+    said = cli.run(
+        "errors", "edit", key, "--header", "Shop.Tenant=a", "--yes", RETRIER_TOKEN=SECOND
+    )
+
+    operation = said.stdout.split("operation ")[1][:8]
+    assert "the edit waits for approval" in said.stdout
+    assert f"`retrier operations approve {operation}`" in said.stderr
