@@ -23,7 +23,7 @@ from retrier.audit import Audit
 from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.dialects import BUILT_IN
-from retrier.domain.dialects.accounts import have_none
+from retrier.domain.dialects.dialect import have_none
 from retrier.domain.hosts import Hosts, Proxies, parse_host, parse_network, parse_origin
 from retrier.domain.retention import SecondLook, find_ages
 from retrier.errors import ConfigurationError

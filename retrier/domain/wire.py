@@ -14,7 +14,8 @@ class UnreadableProperties(ValueError):
 class Delivery:
     """A message that a queue delivered and that is not acknowledged yet.
 
-    Only the consumer that made `tag` understands it.
+    Only the consumer that made `tag` understands it. `routing_key` is the key with which an exchange
+    routed it to the queue; empty if it was sent there by the queue's name, or nobody knows.
     """
 
     tag: object
@@ -22,6 +23,7 @@ class Delivery:
     raw: bytes
     body: bytes
     redelivered: bool
+    routing_key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,14 @@ from retrier.domain import dialects
 from retrier.domain.classifiers import CauseOf, cause_of, cause_of_alike
 from retrier.domain.copies import PROBE_BODY
 from retrier.domain.dialects import written_by_consumer
-from retrier.domain.dialects.accounts import BY_CONSUMERS, have_none, read_failure, read_worker
-from retrier.domain.dialects.dialect import NOT_KNOWN, Dialect, Unintelligible
+from retrier.domain.dialects.accounts import BY_CONSUMERS, read_failure, read_worker
+from retrier.domain.dialects.dialect import (
+    NOT_KNOWN,
+    Dialect,
+    FoundOn,
+    Unintelligible,
+    have_none,
+)
 from retrier.domain.dialects.own import OwnDialect
 from retrier.domain.failed_imports import (
     IDLE,
@@ -64,7 +70,8 @@ class QueueMapping:
     `own_queues` are all that Retrier itself empties: no message failed there.
     `destinations` has queues by what a library names instead of a queue.
     `own` are the dialects of the settings, the same for all queues.
-    `exists` says whether the broker has a queue; asked is only about names with `@`.
+    `exists` says whether the broker has a queue; asked is about names with `@`, and
+    about routing keys of a library that names no queue.
     """
 
     queue: str
@@ -174,8 +181,7 @@ def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
         body=body,
         own_queues=arrival.mapping.own_queues,
         latest=arrival.received_at + CLOCK_SLACK,
-        exists=arrival.mapping.exists,
-        found_on=arrival.delivery.queue,
+        found_on=_found_on(arrival.delivery, arrival.mapping),
     )
     if isinstance(details, Unintelligible):
         return details
@@ -190,6 +196,12 @@ def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
     if not OF_WORKERS.isdisjoint(arrival.properties.headers):
         details = _with_crashes(arrival.properties, details)
     return _failure(arrival, dialect, _storable(arrival, _with_stream(arrival, details)))
+
+
+def _found_on(delivery: Delivery, mapping: QueueMapping) -> FoundOn:
+    """Say where it was found. A key that names a queue of ours does not say where it failed."""
+    key = "" if delivery.routing_key in mapping.own_queues else delivery.routing_key
+    return FoundOn(delivery.queue, key, mapping.exists)
 
 
 def _with_stream(arrival: Arrival, details: FailureDetails) -> FailureDetails:

@@ -2,12 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 
 from retrier.clock import SystemClock
 from retrier.domain.failed_message import Failure
-from retrier.domain.wire import Confirmed, Outgoing
+from retrier.domain.wire import Confirmed, Delivery, Outgoing
 from retrier.events.event import ignore
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import QueueMapping
@@ -162,3 +163,26 @@ def test_a_stop_stores_what_was_handed_over(make: Make) -> None:
 
     assert numbers(intake.stored()) == list(range(500))
     assert not any(each.redelivered for each in intake.stored())
+
+
+def test_the_key_of_a_dead_letter_exchange_is_read_with_the_delivery(
+    amqp_url: str, queue_name: Callable[..., str], far_side: FarSide
+) -> None:
+    # As Spring Cloud Stream binds a dead-letter queue of any name: by the name of the work queue.
+    queue, exchange = far_side.declare(queue_name("parked")), queue_name("DLX")
+    far_side.channel.exchange_declare(exchange, auto_delete=True)
+    far_side.channel.queue_bind(queue, exchange, routing_key="orders.packing")
+    far_side.channel.basic_publish(exchange, "orders.packing", b"by the exchange")
+    far_side.publish(queue)
+    transport = RabbitMQTransport(amqp_url, connection_name="keys")
+
+    with closing(transport.consumer(queue, prefetch=2)) as consumer:
+        taken: list[Delivery] = []
+
+        def are_taken() -> bool:
+            taken.extend(consumer.receive(2, 0.1))
+            return len(taken) == 2
+
+        wait_until(are_taken, LONG)
+
+    assert [each.routing_key for each in taken] == ["orders.packing", ""]

@@ -7,7 +7,7 @@ import pytest
 
 from retrier.domain.dialects import by_name, recognise, strips
 from retrier.domain.dialects.accounts import SAME_ACT, read_failure, read_stored
-from retrier.domain.dialects.dialect import Unintelligible
+from retrier.domain.dialects.dialect import FoundOn, Unintelligible
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.failure_texts import derive
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
@@ -187,7 +187,7 @@ def test_what_is_shown_later_has_the_whole_name_if_that_was_found(*, is_there: b
     known = by_name("nservicebus")
     assert known is not None
     found = properties({"NServiceBus.FailedQ": "billing@eu", "NServiceBus.MessageId": "1"})
-    first = read_failure(known, found, otherwise=None, exists=lambda _queue: is_there)
+    first = read_failure(known, found, otherwise=None, found_on=FoundOn(exists=lambda _: is_there))
     assert isinstance(first, FailureDetails)
 
     assert read_stored(known, found, queue=first.queue) == first

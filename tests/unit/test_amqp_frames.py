@@ -121,7 +121,16 @@ def test_somebody_who_takes_deliveries_gets_properties_and_body() -> None:
 def test_a_delivery_is_read_behind_its_consumer_tag() -> None:
     arguments = DELIVER + b"\x03tag" + (7).to_bytes(8) + b"\x01" + b"\x00\x01q"
 
-    assert read_deliver(arguments) == (7, True)
+    assert read_deliver(arguments) == (7, True, "")
+
+
+@pytest.mark.parametrize(("key", "read"), [(b"", ""), (b"\xc3\xa4", "ä"), (b"q" * 255, "q" * 255)])
+def test_a_delivery_by_an_exchange_has_its_key(key: bytes, read: str) -> None:
+    by_exchange = b"\x03DLX" + bytes([len(key)]) + key
+
+    arguments = DELIVER + b"\x00" + (7).to_bytes(8) + b"\x00" + by_exchange
+
+    assert read_deliver(arguments) == (7, False, read)
 
 
 def test_an_acknowledgement_is_read() -> None:

@@ -1,6 +1,7 @@
 """What libraries' messages may hold that nobody meant: what is known is used, nothing is lost."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -244,9 +245,13 @@ class TestSpringsDestination:
         sample = of("spring cloud stream")
         found_on = str(changes.pop("found_on", "parked"))
         destination = changes.pop("destination", None)
-        arrived = delivery({**sample.headers, **changes}, queue=found_on)
+        key = str(changes.pop("key", ""))
+        arrived = replace(delivery({**sample.headers, **changes}, queue=found_on), routing_key=key)
         mapping = QueueMapping(
-            queue=found_on, destination=None if destination is None else str(destination)
+            queue=found_on,
+            destination=None if destination is None else str(destination),
+            own_queues=frozenset({"parked", "other.parked"}),
+            exists={"orders.packing", "parked", "other.parked"}.__contains__,
         )
         found = parse(arrived, CODEC, mapping, RECEIVED_AT)
         assert isinstance(found, Failure)
@@ -273,6 +278,17 @@ class TestSpringsDestination:
 
         assert self.told(**{"x-death": death}, found_on="a.dlq") == "a"
         assert self.told(**{"x-death": death}) == ""
+
+    def test_then_the_queue_of_which_the_key_is_the_name(self) -> None:
+        # Spring Cloud Stream publishes to its dead-letter exchange with the work queue's name.
+        assert self.told(found_on="all.dlq", key="orders.packing") == "orders.packing"
+
+    def test_never_a_key_of_which_there_is_no_queue(self) -> None:
+        assert self.told(found_on="all.dlq", key="error.orders") == "all"
+
+    @pytest.mark.parametrize("key", ["parked", "other.parked"])
+    def test_never_a_key_that_names_an_error_queue(self, key: str) -> None:
+        assert self.told(found_on="parked", key=key) == ""
 
     def test_then_the_error_queue_without_its_ending(self) -> None:
         assert self.told(found_on="orders.packing.dlq") == "orders.packing"

@@ -11,7 +11,7 @@ import pytest
 from retrier.domain import dialects
 from retrier.domain.dialects import BY_CONSUMERS, DIALECTS, by_name, recognise, strips, varies
 from retrier.domain.dialects.accounts import read_failure
-from retrier.domain.dialects.dialect import LOST_NEXT
+from retrier.domain.dialects.dialect import LOST_NEXT, FoundOn
 from retrier.domain.dialects.masstransit import queue_in
 from retrier.domain.dialects.rabbitmq import is_wait_queue
 from retrier.domain.dialects.spring import thrown_type
@@ -37,7 +37,7 @@ def read(sample: Sample, **changes: Any) -> FailureDetails:
     dialect = by_name(sample.dialect)
     assert dialect
     details = read_failure(
-        dialect, held, otherwise=None, body=sample.body, found_on=sample.found_on
+        dialect, held, otherwise=None, body=sample.body, found_on=FoundOn(sample.found_on)
     )
     assert isinstance(details, FailureDetails)
     return details
@@ -94,7 +94,7 @@ class TestSamples:
         known = by_name(sample.dialect)
         assert known
 
-        known.read(sample.properties, body=body, found_on=sample.found_on)
+        known.read(sample.properties, body=body, found_on=FoundOn(sample.found_on))
         recognise(sample.properties, None, sample.found_on, body)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from retrier.domain.dialects.dialect import Dialect, Unintelligible, count
+from retrier.domain.dialects.dialect import NOWHERE, Dialect, FoundOn, Unintelligible, count
 from retrier.domain.dialects.nservicebus import FAILED_QUEUE, NServiceBusDialect
 from retrier.domain.dialects.rabbitmq import DEATHS, VERDICTS, RabbitMqDialect
 from retrier.domain.dialects.retrier import RetrierDialect
@@ -23,11 +23,6 @@ _BROKER = RabbitMqDialect()
 _MACHINE = "@"
 
 
-def have_none(_queue: str) -> bool:
-    """Take it that no queue has `@` in its name."""
-    return False
-
-
 def read_failure(
     dialect: Dialect,
     properties: Properties,
@@ -36,22 +31,20 @@ def read_failure(
     body: bytes = b"",
     own_queues: frozenset[str] = frozenset(),
     latest: datetime | None = None,
-    exists: Callable[[str], bool] = have_none,
-    found_on: str = "",
+    found_on: FoundOn = NOWHERE,
 ) -> FailureDetails | Unintelligible:
     """Read the newest account of a failure; a time after `latest` is none.
 
-    `exists` is asked about a queue with `@` in its name: if it is there, that is no machine.
-
     A death on one of `own_queues`, which Retrier itself empties, says nothing where another death
     names a queue, and nothing against headers: the message failed before it came there.
-    `found_on` is the error queue that it was found on.
+    `found_on` is the error queue that it was found on. It is asked whether a queue with `@` in its
+    name exists: if it does, that is no machine.
     """
     properties = _without_deaths_on(own_queues, properties)
     details = dialect.read(properties, otherwise=otherwise, body=body, found_on=found_on)
     if isinstance(details, Unintelligible):
         return details
-    details = _with_whole_name(dialect, properties, details, exists)
+    details = _with_whole_name(dialect, properties, details, found_on.exists)
     death = _death_beside(dialect, properties)
     if death is None or death.queue in own_queues:
         return _filled(dialect, details, properties)

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
     NOT_KNOWN,
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     amqp_field,
     count,
@@ -74,7 +76,7 @@ class CafDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",  # noqa: ARG002 - it is a queue of results
+        found_on: FoundOn = NOWHERE,  # noqa: ARG002 - it is a queue of results
     ) -> FailureDetails:
         """Read the envelope, and of its data the text of an exception."""
         told = table_of(body)

@@ -2,7 +2,15 @@
 
 from dataclasses import replace
 
-from retrier.domain.dialects.dialect import Declared, Library, Unintelligible, amqp_field, count
+from retrier.domain.dialects.dialect import (
+    NOWHERE,
+    Declared,
+    FoundOn,
+    Library,
+    Unintelligible,
+    amqp_field,
+    count,
+)
 from retrier.domain.dialects.rabbitmq import DEATHS, RabbitMqDialect
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import ENDPOINT
@@ -48,7 +56,7 @@ class CeleryDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",
+        found_on: FoundOn = NOWHERE,
     ) -> FailureDetails | Unintelligible:
         """Read the death, and which task it was. It has run once, and once for each own retry."""
         details = _BROKER.read(properties, otherwise=otherwise, body=body, found_on=found_on)

@@ -1,7 +1,7 @@
 """What a dialect is: a set of headers that say that a message failed, where and why."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import ClassVar, Protocol
@@ -19,6 +19,33 @@ NOT_KNOWN = ""
 
 LOST_NEXT = "lost if it fails again"
 """The reason of a failure whose library drops the next one, which a retry cannot prevent."""
+
+
+def have_none(_queue: str) -> bool:
+    """Take it that the broker has no queue of that name."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundOn:
+    """The error queue that a message was found on, and the key with which an exchange routed it there.
+
+    The key is empty if it was sent to the queue by its name. `exists` says of a queue whether the
+    broker has it.
+    """
+
+    queue: str = ""
+    routing_key: str = ""
+    exists: Callable[[str], bool] = have_none
+
+    @property
+    def routed_as(self) -> str | None:
+        """The queue of which the routing key is the name; None if there is none."""
+        key = self.routing_key
+        return key if key and key != self.queue and self.exists(key) else None
+
+
+NOWHERE = FoundOn()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +126,12 @@ class Dialect(Protocol):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",
+        found_on: FoundOn = NOWHERE,
     ) -> FailureDetails | Unintelligible:
         """Read the headers; `otherwise` is the queue it failed on, used if they name none.
 
         `body` is for a dialect that `reads_body`, and empty where only the headers are at hand.
-        `found_on` is the error queue: its name may say what no header says. The queue of the result
+        `found_on` is the error queue: its name, or how it came there, may say what no header says. The queue of the result
         is NOT_KNOWN where nothing names one.
         """
         ...

@@ -5,7 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from retrier.domain.dialects.dialect import (
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     Unintelligible,
     count,
@@ -60,7 +62,7 @@ class DramatiqDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",
+        found_on: FoundOn = NOWHERE,
     ) -> FailureDetails | Unintelligible:
         """Read the death, and of the body what can be read; the rest is as the broker tells it."""
         details = _BROKER.read(properties, otherwise=otherwise, body=body, found_on=found_on)

@@ -5,7 +5,9 @@ from collections.abc import Mapping
 
 from retrier.domain.dialects.dialect import (
     NOT_KNOWN,
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     Original,
     amqp_field,
@@ -72,7 +74,7 @@ class EasyNetQDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",  # noqa: ARG002 - the envelope says where it failed
+        found_on: FoundOn = NOWHERE,  # noqa: ARG002 - the envelope says where it failed
     ) -> FailureDetails:
         """Read the envelope."""
         told = table_of(body, LARGEST_ENVELOPE)

@@ -1,6 +1,13 @@
 """The dialect of FastStream: messages that the broker dead-lettered."""
 
-from retrier.domain.dialects.dialect import Declared, Library, Unintelligible, amqp_field
+from retrier.domain.dialects.dialect import (
+    NOWHERE,
+    Declared,
+    FoundOn,
+    Library,
+    Unintelligible,
+    amqp_field,
+)
 from retrier.domain.dialects.rabbitmq import DEATHS, RabbitMqDialect
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.wire import Properties
@@ -40,7 +47,7 @@ class FastStreamDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",
+        found_on: FoundOn = NOWHERE,
     ) -> FailureDetails | Unintelligible:
         """Read the death."""
         return _BROKER.read(properties, otherwise=otherwise, body=body, found_on=found_on)

@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from retrier.domain.dialects.dialect import (
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     Unintelligible,
     amqp_field,
@@ -52,7 +54,7 @@ class LaravelDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",
+        found_on: FoundOn = NOWHERE,
     ) -> FailureDetails | Unintelligible:
         """Read the death, and which job it was."""
         details = _BROKER.read(properties, otherwise=otherwise, body=body, found_on=found_on)

@@ -5,7 +5,9 @@ from urllib.parse import unquote, urlsplit
 
 from retrier.domain.dialects.dialect import (
     NOT_KNOWN,
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     count,
     is_text,
@@ -68,12 +70,12 @@ class MassTransitDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",
+        found_on: FoundOn = NOWHERE,
     ) -> FailureDetails:
         """Read the fault; a skipped message has none, and only its queue's name says the queue."""
         address = properties.text(ADDRESS)
         named = queue_in(address)
-        by_name = NOT_KNOWN if address else _without_suffix(found_on)
+        by_name = NOT_KNOWN if address else _without_suffix(found_on.queue)
         queue = named or otherwise or by_name
         told = table_of(body)
         reason = properties.text(REASON)

@@ -4,7 +4,9 @@ import json
 from dataclasses import replace
 
 from retrier.domain.dialects.dialect import (
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     Unintelligible,
     amqp_field,
@@ -49,7 +51,7 @@ class NestJsDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",
+        found_on: FoundOn = NOWHERE,
     ) -> FailureDetails | Unintelligible:
         """Read the death, and what was called."""
         details = _BROKER.read(properties, otherwise=otherwise, body=body, found_on=found_on)

@@ -2,7 +2,14 @@
 
 from uuid import UUID
 
-from retrier.domain.dialects.dialect import Declared, Library, Unintelligible, amqp_field
+from retrier.domain.dialects.dialect import (
+    NOWHERE,
+    Declared,
+    FoundOn,
+    Library,
+    Unintelligible,
+    amqp_field,
+)
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import COMPLETED_STEPS, STREAM
 from retrier.domain.identity import md5_guid
@@ -73,7 +80,7 @@ class NServiceBusDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",  # noqa: ARG002 - the headers say all of it
-        found_on: str = "",  # noqa: ARG002 - and where it failed
+        found_on: FoundOn = NOWHERE,  # noqa: ARG002 - and where it failed
     ) -> FailureDetails | Unintelligible:
         """Read the headers; without `otherwise`, message id and failed queue must be there."""
         queue = _queue_of(properties.text(FAILED_QUEUE)) or otherwise

@@ -9,7 +9,9 @@ from enum import StrEnum
 from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
     NOT_KNOWN,
+    NOWHERE,
     Declared,
+    FoundOn,
     Original,
     amqp_field,
     count,
@@ -106,7 +108,7 @@ class OwnDialect:
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",  # noqa: ARG002 - the settings say where to look
+        found_on: FoundOn = NOWHERE,  # noqa: ARG002 - the settings say where to look
     ) -> FailureDetails:
         """Read what is there; the rest is as if it had not been said."""
         in_body = any(each.place is Place.BODY for each in self.sources.values())

@@ -7,7 +7,9 @@ from types import MappingProxyType
 
 from retrier.domain.dialects.dialect import (
     NOT_KNOWN,
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     Unintelligible,
     amqp_field,
@@ -75,7 +77,7 @@ class RabbitMqDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",  # noqa: ARG002 - the headers say all of it
-        found_on: str = "",  # noqa: ARG002 - and where it failed
+        found_on: FoundOn = NOWHERE,  # noqa: ARG002 - and where it failed
     ) -> FailureDetails | Unintelligible:
         """Read the death that says where the message failed."""
         death = _failure_among(properties.headers.get(DEATHS))

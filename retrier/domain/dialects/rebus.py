@@ -2,7 +2,15 @@
 
 import re
 
-from retrier.domain.dialects.dialect import NOT_KNOWN, Declared, Library, amqp_field, count
+from retrier.domain.dialects.dialect import (
+    NOT_KNOWN,
+    NOWHERE,
+    Declared,
+    FoundOn,
+    Library,
+    amqp_field,
+    count,
+)
 from retrier.domain.dialects.nservicebus import first_type
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.times import parse_iso_time
@@ -54,7 +62,7 @@ class RebusDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",  # noqa: ARG002 - the headers say all of it
-        found_on: str = "",  # noqa: ARG002 - and where it failed
+        found_on: FoundOn = NOWHERE,  # noqa: ARG002 - and where it failed
     ) -> FailureDetails:
         """Read the headers. They have no time of failure."""
         named = properties.text(QUEUE)

@@ -1,6 +1,14 @@
 """Retrier's own dialect: plain headers that any client in any language can write."""
 
-from retrier.domain.dialects.dialect import Declared, Library, Unintelligible, amqp_field, count
+from retrier.domain.dialects.dialect import (
+    NOWHERE,
+    Declared,
+    FoundOn,
+    Library,
+    Unintelligible,
+    amqp_field,
+    count,
+)
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import COMPLETED_STEPS, ENDPOINT, MESSAGE_TYPE, STREAM
 from retrier.domain.times import from_epoch, parse_iso_time
@@ -62,7 +70,7 @@ class RetrierDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",  # noqa: ARG002 - the headers say all of it
-        found_on: str = "",  # noqa: ARG002 - and where it failed
+        found_on: FoundOn = NOWHERE,  # noqa: ARG002 - and where it failed
     ) -> FailureDetails | Unintelligible:
         """Read the headers; without `otherwise`, the failed queue must be there."""
         queue = properties.text(FAILED_QUEUE) or otherwise

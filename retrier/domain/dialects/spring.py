@@ -4,7 +4,9 @@ import re
 
 from retrier.domain.dialects.dialect import (
     NOT_KNOWN,
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     amqp_field,
     count,
@@ -29,8 +31,9 @@ DECLARED = Declared(
     library="Spring AMQP, Spring Cloud Stream",
     recognised_by=f"headers `{EXCHANGE}` and `{KEY}`",
     feeds={
-        "queue": f"`{KEY}` if `{EXCHANGE}` is empty; else a rejection in `{DEATHS}`; else the error"
-        f" queue without `{SUFFIX}`; else not known",
+        "queue": f"`{KEY}` if `{EXCHANGE}` is empty; else a rejection in `{DEATHS}`; else the key with"
+        " which an exchange routed it to the error queue, if there is a queue of that name; else the"
+        f" error queue without `{SUFFIX}`; else not known",
         "exception_message": f"`{MESSAGE}`",
         "exception_type": f"`{TRACE}`: the class whose text is `{MESSAGE}`, else the first",
         "stack_trace": f"`{TRACE}`",
@@ -63,10 +66,10 @@ class SpringDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",  # noqa: ARG002 - the headers say all of it
-        found_on: str = "",
+        found_on: FoundOn = NOWHERE,
     ) -> FailureDetails:
-        """Read the exception; the queue is found by the default exchange, a rejection or a name."""
-        queue = _queue_of(properties) or otherwise or _without_suffix(found_on)
+        """Read the exception; the queue by the default exchange, a rejection, a key or a name."""
+        queue = _queue_of(properties) or otherwise or found_on.routed_as or _suffixed(found_on)
         message, trace = properties.text(MESSAGE), properties.text(TRACE)
         return FailureDetails(
             queue=queue,
@@ -100,5 +103,6 @@ def thrown_type(trace: str, message: str | None) -> str | None:
     return chosen["type"] if chosen else None
 
 
-def _without_suffix(queue: str) -> str:
+def _suffixed(found_on: FoundOn) -> str:
+    queue = found_on.queue
     return queue.removesuffix(SUFFIX) if queue.endswith(SUFFIX) else NOT_KNOWN

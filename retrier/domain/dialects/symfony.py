@@ -15,7 +15,9 @@ from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
     LOST_NEXT,
     NOT_KNOWN,
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     Original,
     amqp_field,
@@ -90,7 +92,7 @@ class SymfonyDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",  # noqa: ARG002 - it names no queue
+        found_on: FoundOn = NOWHERE,  # noqa: ARG002 - it names no queue
     ) -> FailureDetails:
         """Read the stamps. The queue is that of the settings, else it is not known."""
         queue = otherwise or NOT_KNOWN

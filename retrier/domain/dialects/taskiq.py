@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from retrier.domain.dialects.dialect import (
+    NOWHERE,
     Declared,
+    FoundOn,
     Library,
     Unintelligible,
     amqp_field,
@@ -51,7 +53,7 @@ class TaskiqDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",
-        found_on: str = "",
+        found_on: FoundOn = NOWHERE,
     ) -> FailureDetails | Unintelligible:
         """Read the death, and which task it was."""
         details = _BROKER.read(properties, otherwise=otherwise, body=body, found_on=found_on)

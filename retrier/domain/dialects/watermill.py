@@ -1,6 +1,13 @@
 """The dialect of watermill: what its middleware PoisonQueue publishes."""
 
-from retrier.domain.dialects.dialect import NOT_KNOWN, Declared, Library, amqp_field
+from retrier.domain.dialects.dialect import (
+    NOT_KNOWN,
+    NOWHERE,
+    Declared,
+    FoundOn,
+    Library,
+    amqp_field,
+)
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.wire import Properties
 
@@ -45,7 +52,7 @@ class WatermillDialect(Library):
         *,
         otherwise: str | None = None,
         body: bytes = b"",  # noqa: ARG002 - the headers say all of it
-        found_on: str = "",  # noqa: ARG002 - and where it failed
+        found_on: FoundOn = NOWHERE,  # noqa: ARG002 - and where it failed
     ) -> FailureDetails:
         """Read the headers. They have no time, no trace, and no number of attempts."""
         queue = properties.text(TOPIC) or otherwise or NOT_KNOWN

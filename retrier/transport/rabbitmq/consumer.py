@@ -129,10 +129,17 @@ class RabbitMQConsumer:
 
     def _on_delivery(self, arguments: bytes, raw: bytes, body: bytes) -> None:
         # Only store it: anything that reads the connection in here would call this again.
-        tag, redelivered = read_deliver(arguments)
+        tag, redelivered, key = read_deliver(arguments)
         self._unsettled[tag] = None
         self._inbox.append(
-            Delivery(tag=tag, queue=self._queue, raw=raw, body=body, redelivered=redelivered)
+            Delivery(
+                tag=tag,
+                queue=self._queue,
+                raw=raw,
+                body=body,
+                redelivered=redelivered,
+                routing_key=key,
+            )
         )
 
     def _ack(self, tags: Sequence[int], *, multiple: bool) -> None:

@@ -172,10 +172,20 @@ def write_publish(
         yield write_frame(BODY, channel, body[start : start + largest])
 
 
-def read_deliver(arguments: bytes) -> tuple[int, bool]:
-    """Return delivery tag and redelivered flag of a basic.deliver (AMQP 0-9-1, 1.8.3.9)."""
+def read_deliver(arguments: bytes) -> tuple[int, bool, str]:
+    """Return delivery tag, redelivered flag and key of a basic.deliver (AMQP 0-9-1, 1.8.3.9).
+
+    The key is empty if the default exchange has routed it: then it only repeats the queue's name.
+    """
     at = _ARGUMENTS_AT + 1 + arguments[_ARGUMENTS_AT]  # after the consumer tag
-    return _TAGGED.unpack_from(arguments, at)
+    tag, redelivered = _TAGGED.unpack_from(arguments, at)
+    at += _TAGGED.size
+    by_exchange = arguments[at]
+    if not by_exchange:
+        return tag, redelivered, ""
+    at += 1 + by_exchange
+    key = arguments[at + 1 : at + 1 + arguments[at]]
+    return tag, redelivered, key.decode("utf-8", "surrogatepass")
 
 
 def read_ack(arguments: bytes) -> tuple[int, bool]:
