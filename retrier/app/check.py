@@ -92,6 +92,7 @@ def check_broker(settings: Settings) -> list[CheckResult]:
             *_check_destinations(settings, queues),
             *_check_log_queue(settings, queues),
             *_check_notices(settings, queues),
+            *_check_heads(settings, queues),
             _check_staging(settings, transport),
         ]
     except BrokerUnavailable as error:
@@ -175,6 +176,13 @@ def _check_notices(settings: Settings, queues: Queues) -> Iterator[CheckResult]:
         yield _check_existing("queue for notices", policies.notices, "notice", queues)
 
 
+def _check_heads(settings: Settings, queues: Queues) -> Iterator[CheckResult]:
+    """Look whether the queue for heads of the audit exists: Retrier never declares it."""
+    to = None if settings.access is None else settings.access.audit.head_to
+    if to is not None:
+        yield _check_existing("queue for heads of the audit", to, "head", queues)
+
+
 def _check_existing(name: str, queue: str, what: str, queues: Queues) -> CheckResult:
     ready = queues.depth(queue)
     text = (
@@ -225,6 +233,7 @@ def check(settings: Settings) -> tuple[CheckResult, ...]:
         _check_database(settings),
         *check_broker(settings),
         *_check_files(settings),
+        *_check_audit(settings),
         *_check_streams(settings),
         *_check_processes(settings),
     )
@@ -301,6 +310,23 @@ def _check_files(settings: Settings) -> Iterator[CheckResult]:
     if loose:
         commands = "; ".join(f"chmod {'700' if each.is_dir() else '600'} {each}" for each in loose)
         yield CheckResult(name="files", ok=True, text=f"warning: {_OPEN_TO_OTHERS}: {commands}")
+
+
+def _check_audit(settings: Settings) -> Iterator[CheckResult]:
+    """Look whether the file of the audit can be written to: without it nobody acts."""
+    file = "" if settings.access is None else settings.access.audit.file
+    if not file:
+        return
+    path = Path(file).absolute()
+    place = path if path.exists() else path.parent
+    if not place.exists():
+        why_not = "its folder is missing: make it"
+    elif path.exists() and not path.is_file():
+        why_not = "it is no file"
+    else:
+        why_not = "" if os.access(place, os.W_OK) else f"{place} may not be written to"
+    text = f"{path}: {why_not or 'ok'}"
+    yield CheckResult(name="audit", ok=not why_not, text=text)
 
 
 def _check_database(settings: Settings) -> CheckResult:

@@ -17,6 +17,7 @@ from retrier.store.event_log import (
     list_newest_events,
 )
 from retrier.store.operation_lists import read_history
+from retrier.web.approvals import why_not_own
 from retrier.web.messages import Token
 from retrier.web.operation_lines import operation_line
 from retrier.web.page import show
@@ -139,4 +140,8 @@ def get_history(request: Request, parts: Parts) -> Response:
         last=found.historic,
         lines=lines,
         retry_types=RETRY_TYPES,
+        why_not={
+            each.operation_id: why_not_own(parts, each.operation_id)
+            for each in found.unacknowledged
+        },
     )

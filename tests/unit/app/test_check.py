@@ -265,3 +265,36 @@ def test_processes_that_are_like_these_settings_are_not_told(tmp_path: Path) -> 
     db.dispose()
 
     assert "processes" not in check_files(file, tmp_path / "broker.db")
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_queue_for_heads_of_the_audit_has_to_exist(tmp_path: Path, exists: bool) -> None:  # noqa: FBT001 - a case
+    with opened_embedded_shop(f"embedded:///{tmp_path / 'broker.db'}") as shop:
+        queue = shop.orders if exists else "nowhere"
+        more = {"RETRIER_ACCESS__AUDIT__HEAD_TO": queue}
+
+        found = check_files(tmp_path / "retrier.db", tmp_path / "broker.db", **more)
+
+    assert found[f"queue for heads of the audit {queue}"].ok is exists
+
+
+class TestTheFileOfTheAudit:
+    def told(self, tmp_path: Path, file: Path) -> CheckResult:
+        more = {"RETRIER_ACCESS__AUDIT__FILE": str(file)}
+        return check_files(tmp_path / "retrier.db", tmp_path / "broker.db", **more)["audit"]
+
+    def test_is_well_if_it_can_be_made(self, tmp_path: Path) -> None:
+        found = self.told(tmp_path, tmp_path / "audit.jsonl")
+
+        assert found == CheckResult(name="audit", ok=True, text=f"{tmp_path}/audit.jsonl: ok")
+        assert not (tmp_path / "audit.jsonl").exists()
+
+    def test_needs_its_folder(self, tmp_path: Path) -> None:
+        found = self.told(tmp_path, tmp_path / "none" / "audit.jsonl")
+
+        assert (found.ok, "its folder is missing: make it" in found.text) == (False, True)
+
+    def test_is_no_folder(self, tmp_path: Path) -> None:
+        found = self.told(tmp_path, tmp_path)
+
+        assert (found.ok, "it is no file" in found.text) == (False, True)

@@ -13,6 +13,7 @@ from retrier.store.engine.database import Database
 from retrier.web.parts import ACCESS_LINKS, MENUS, NAVIGATION
 from tests.support.access import OTHER, OWN, bearer, rules
 from tests.support.api import Api
+from tests.support.bench import QUEUE, Bench
 from tests.support.controls import Controls, controls_of
 from tests.support.factories import confirmation, failed_import, failure
 from tests.support.old import settle
@@ -213,3 +214,19 @@ def test_without_rules_nothing_is_disabled(database: Database) -> None:
     assert shown.disabled == []
     web.close()
     api.http.close()
+
+
+def test_what_is_over_in_other_queues_is_seen_by_others(web: Web) -> None:
+    bench = Bench(web.api.db)
+    bench.fail()
+    ask = web.api.http.post(f"/api/errors/queues/{QUEUE}/retry", headers=ADMIN).json()
+    bench.work()
+
+    shown = look(web, "/history", NARROW)
+    whole = look(web, "/history", ADMIN)
+
+    assert shown is not None
+    assert whole is not None
+    address = f"/operations/{ask['operation_id']}/acknowledge"
+    assert address in {each.address for each in whole.enabled}
+    assert address not in {each.address for each in shown.enabled}
