@@ -153,8 +153,7 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
     {
         400: "Correct the request as the detail says; sending it again as it is will not help.",
         401: "Send a token as `Authorization: Bearer`: `retrier token create` makes one.",
-        403: "Ask from a page of this service, or list the origin of the other page in "
-        "api.allowed_origins of the settings; behind a proxy see api.trusted_proxies.",
+        403: problems.NO_RIGHT,
         429: "Wait as long as Retry-After says, and send the right token.",
         404: "Check the id or the path: the list that it was taken from may have changed.",
         405: "Use one of the methods named by the Allow header.",

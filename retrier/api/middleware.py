@@ -121,6 +121,10 @@ Millions of them take seconds to read, in which nothing else is answered.
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
 _DIGITS = 18
 _FOREIGN = "A web page of another origin is not allowed to change anything."
+_OWN_PAGE = (
+    "Ask from a page of this service, or list the origin of the other page in api.allowed_origins "
+    "of the settings; behind a proxy see api.trusted_proxies."
+)
 _TOO_LARGE = f"The body of a request has at most {LARGEST_BODY} bytes."
 _TOO_MANY = f"The body of a request in JSON has at most {MOST_COMMAS} commas."
 
@@ -261,7 +265,7 @@ def _refusal(scope: Scope, headers: Headers, *, is_listed: bool) -> Problem | No
     if size.isdecimal() and int(size[:_DIGITS]) > LARGEST_BODY:
         return Problem(status=413, detail=_TOO_LARGE)
     if scope["method"] not in _HARMLESS and not is_listed and is_foreign(headers):
-        return Problem(status=403, detail=_FOREIGN)
+        return Problem(status=403, detail=_FOREIGN, advice=_OWN_PAGE)
     return None
 
 

@@ -119,7 +119,7 @@ def _explain(error: Exception, place: str) -> Problem:
         case AuditUnavailable():
             return _away("Nothing was done, for want of the audit", error, place)
         case NotAllowed():
-            return Problem(status=403, detail=str(error), advice=NO_RIGHT)
+            return Problem(status=403, detail=str(error))
         case KeyReused():
             return Problem(status=422, detail=str(error), advice=_OTHER_KEY)
         case _:

@@ -112,6 +112,7 @@ def test_who_asked_decides_nothing_whatever_name_they_write(api: Api, verdict: s
 
     assert answer.status_code == 403
     assert "another person must" in answer.json()["detail"]
+    assert answer.json()["advice"].startswith("Ask somebody who has the right")
     assert shown(api, operation)["approval"]["state"] == "asked"
 
 
