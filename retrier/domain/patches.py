@@ -55,6 +55,9 @@ DEEPEST = 100
 LARGEST_PROPERTIES = 127 * 1024
 """Bytes of the properties of what is sent, at most: they must fit into one frame, with our stamps."""
 
+MOST_GROWTH = 256 * 1024
+"""Bytes by which a body may grow: many are made at once, as many as there is room for as they came."""
+
 _OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 _FROM = frozenset({"move", "copy"})
 _VALUE = frozenset({"add", "replace", "test"})
@@ -82,6 +85,7 @@ class PatchRefusal(StrEnum):
     TOO_LARGE = "its body is larger than 8 MiB, or would be"
     NOT_THERE = "finds nothing there"
     TEST_FAILED = "is a test, and fails"
+    GROWN = "its body would grow by more than 256 KiB"
     BROKEN = "its body would be broken"
     NOT_IN_CHARSET = "its body cannot be written in its charset"
     TOO_MANY_HEADERS = "its headers would not fit into a frame"
@@ -320,6 +324,8 @@ def patch_message(
     changed = change(properties, found, wanted, original.dialect)
     if isinstance(changed, EditRefused):
         return _refuse(changed)
+    if len(changed.body) - len(original.body) > MOST_GROWTH:
+        return PatchRefused(reason=str(PatchRefusal.GROWN))
     if not changed.set_headers and not changed.removed:
         return replace(original, body=changed.body)
     edit = Edit(drop_headers=patch.remove.__contains__, set_headers=changed.set_headers)

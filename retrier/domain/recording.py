@@ -21,6 +21,7 @@ from retrier.domain.failed_message import (
     Noteworthy,
     Resolution,
 )
+from retrier.domain.retry_batch import StoredOriginal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +184,8 @@ class StoredMessage:
     and the one that it shows. Of the retries that failures of the batch name, `issued` has those
     that were issued for the message and have ended, and `counted` those that `failure_count`
     counts; `outcomes` has the first failure under each of them, and `sent_to` the queues to which
-    they may have been sent. `dropped` has, by retry, the headers that it went without;
+    they may have been sent. `dropped` has, by retry, the headers that it went without, and `patches`
+    the patch by which it was changed: then `original` is what the message shows, as it is sent.
     `edited_under` has the retries under which an edited version went out in its place. `decided` is what was decided about it. `body` is there only if a failure of the batch has another one and may be its own.
     """
 
@@ -204,6 +206,8 @@ class StoredMessage:
     outcomes: Mapping[str, StoredAttempt] = field(default_factory=dict)
     sent_to: frozenset[str] = frozenset()
     dropped: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    patches: Mapping[str, str] = field(default_factory=dict)
+    original: StoredOriginal | None = None
     edited_under: frozenset[str] = frozenset()
     body: bytes | None = None
 

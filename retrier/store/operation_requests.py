@@ -173,8 +173,10 @@ def _terms(tx: Transaction, terms: RetryTerms) -> dict[str, object]:
     delay = None if terms.delay is None else round(terms.delay.total_seconds() * 1000)
     # Without any, the column is NULL, and not the value null of JSON.
     dropped = {"drop_headers": list(terms.drop_headers)} if terms.drop_headers else {}
+    patched = {} if terms.patch is None else {"patch": terms.patch}
     return {
         **dropped,
+        **patched,
         "delay_ms": delay,
         "message_limit": terms.limit,
         "destination": terms.destination,

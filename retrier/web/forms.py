@@ -17,7 +17,6 @@ from retrier.domain.retry_operation import (
     INEXACT,
     LARGEST_CANARY,
     MOST_MESSAGES,
-    RETRY,
     YEAR,
     AskedAgain,
     Canary,
@@ -25,6 +24,7 @@ from retrier.domain.retry_operation import (
     RetryRequest,
     RetryTerms,
     as_counted,
+    hash_retry,
     hash_subject,
     read_plan,
     type_of,
@@ -200,7 +200,7 @@ class Form:
 
     def planned(self, request: RetryRequest) -> RetryRequest:
         """Return a request for what the preview counted, and nothing else. Raises HTTPException."""
-        plan = self.plan(hash_subject(RETRY, request.selection))
+        plan = self.plan(hash_retry(request))
         if plan.numbers is None:
             raise HTTPException(409, f"{INEXACT}. Wait until other retries are through.")
         return within(request, plan)

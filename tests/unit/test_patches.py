@@ -357,6 +357,11 @@ class TestAReplacement:
 
         assert reason(original(b"a" * 1000), given) == PatchRefusal.TOO_LARGE
 
+    def test_grows_so_much_that_many_can_be_made_at_once(self) -> None:
+        given = {"body": {"replace": ["a", "b" * 60_000]}}
+
+        assert reason(original(b"a" * 10), given) == PatchRefusal.GROWN
+
 
 class TestASample:
     def test_shows_the_headers_that_differ(self) -> None:
