@@ -10,7 +10,7 @@ import typer
 from retrier.api.shapes.operations import PatchedSample, PatchPreview
 from retrier.cli.api_client import Json
 from retrier.cli.printer import Column, Printer, counted, short_id
-from retrier.domain.patches import WrongPatch, write_patch
+from retrier.domain.patches import WrongPatch, parse_patch
 from retrier.errors import ConfigurationError
 
 _COLUMNS = (Column(title="messages", number=True), Column(title="cannot be patched", flexible=True))
@@ -28,13 +28,11 @@ PatchFile = Annotated[
 def read_patch_file(path: Path) -> Json:
     """Return the patch in a file. Raises ConfigurationError, BadParameter for a wrong one."""
     try:
-        given: Json = json.loads(path.read_text())
+        given: Json = json.loads(parse_patch(path.read_text()))
     except OSError as error:
         raise ConfigurationError([f"--patch: cannot read {path}: {error.strerror}"]) from error
-    except (ValueError, RecursionError) as error:
-        raise typer.BadParameter(f"--patch: {path} is no JSON: {error}.") from error
-    try:
-        write_patch(given)
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"--patch: {path} is no text.") from error
     except WrongPatch as error:
         raise typer.BadParameter(f"--patch: {error.where or 'the patch'} {error}.") from error
     return given

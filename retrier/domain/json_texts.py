@@ -68,16 +68,34 @@ def _value(number: object) -> Decimal | None:
             return None
 
 
+_WITHOUT, _WITH_SPACES = (",", ":"), (", ", ": ")
+"""How libraries write what stands between values."""
+
+
 def read_json(text: str) -> object:
     """Return what a text says. Raises NotJson, NamedTwice, TooDeep."""
     try:
+        value = json.loads(text, parse_constant=_refuse)
+        if _is_plain(value, text.strip()):
+            return value
         return _read(text, _whole if "-0" in text else int)
-    except (NotJson, json.JSONDecodeError) as error:
-        raise error if isinstance(error, NotJson) else NotJson(str(error)) from None
+    except NotJson:
+        raise
+    except json.JSONDecodeError as error:
+        raise NotJson(str(error)) from None
     except ValueError:  # a whole number of too many digits
         return _read(text, _whole)
     except RecursionError:
         raise TooDeep from None
+
+
+def _is_plain(value: object, text: str) -> bool:
+    """Say whether Python itself writes the value as it was: then there is nothing to keep.
+
+    To write and compare is much faster than to look at each number and each object.
+    """
+    style = _WITH_SPACES if '": ' in text else _WITHOUT
+    return json.dumps(value, ensure_ascii=text.isascii(), separators=style) == text
 
 
 def _read(text: str, parse_int: type[int] | object) -> object:
@@ -155,29 +173,15 @@ def _write(value: object, out: list[str], *, ascii_only: bool) -> None:
             out.append(json.dumps(value))
 
 
-def measure(value: object) -> tuple[int, int]:
-    """Return about how many characters a value takes as a text, and how deep it nests."""
-    size = deepest = 0
-    open_parts = [iter((value,))]
-    while open_parts:
-        for each in open_parts[-1]:
-            size += 4 + _length(each)
-            deepest = max(deepest, len(open_parts))
-            if isinstance(each, dict | list):
-                open_parts.append(iter(each.values() if isinstance(each, dict) else each))
-                break
-        else:
-            open_parts.pop()
-    return size, deepest
-
-
-def _length(value: object) -> int:
-    match value:
-        case str():
-            return len(value)
-        case Number():
-            return len(value.text)
-        case dict():
-            return sum(map(len, value))
-        case _:
-            return 0
+def depth_of(value: object) -> int:
+    """Return how deep a value nests: 1 for a text."""
+    level, depth = [value] if isinstance(value, dict | list) else [], 1
+    while level:
+        depth += 1
+        level = [
+            inside
+            for each in level
+            for inside in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inside, dict | list)
+        ]
+    return depth

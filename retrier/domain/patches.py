@@ -33,7 +33,7 @@ from retrier.domain.json_texts import (
     NamedTwice,
     NotJson,
     TooDeep,
-    measure,
+    depth_of,
     read_json,
     write_json,
 )
@@ -110,11 +110,12 @@ class PatchRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Operation:
-    """An operation of a JSON Patch. With `grows` it may make a body larger or deeper at will."""
+    """An operation of a JSON Patch. It may make a body deeper, and a copy of a part twice as large."""
 
     words: str
     patch: JsonPatch
-    grows: bool
+    deepens: bool
+    copies: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +153,29 @@ def write_patch(given: object) -> str:
     return text
 
 
+def parse_patch(text: str) -> str:
+    """Return a patch that a person has written, as the text under which it is kept.
+
+    Raises WrongPatch.
+    """
+    try:
+        written = write_json(read_json(text), ascii_only=True)
+    except NamedTwice:
+        raise WrongPatch("", "has an object with two members of one name") from None
+    except NotJson as error:
+        raise WrongPatch("", f"is no JSON: {error}") from None
+    if len(written) > LONGEST:
+        raise WrongPatch("", f"has more than {LONGEST:,} characters, written as JSON")
+    read_patch(written)
+    return written
+
+
 @lru_cache(maxsize=32)
 def read_patch(text: str) -> Patch:
     """Return the patch that a text holds. Raises WrongPatch."""
     try:
         given = read_json(text)
-        _, depth = measure(given)
+        depth = depth_of(given)
     except NotJson as error:
         raise WrongPatch("", f"is no JSON: {error}") from None
     if depth > DEEPEST:
@@ -251,9 +269,9 @@ def _read_operation(at: int, given: object) -> _Operation:
             JsonPatch([{"op": "remove", "path": given[name]}])
         except JsonPointerException as error:
             raise WrongPatch(f"{where}.{name}", f"is no JSON pointer: {error}") from None
-    grows = op in _FROM or (op != "test" and isinstance(given.get("value"), dict | list))
+    deepens = op in _FROM or (op != "test" and isinstance(given.get("value"), dict | list))
     words = f"operation {at + 1} of the patch ({op} {_short(path) or 'all'})"
-    return _Operation(words=words, patch=JsonPatch([given]), grows=grows)
+    return _Operation(words=words, patch=JsonPatch([given]), deepens=deepens, copies=op == "copy")
 
 
 def _read_replacement(pattern: str, text: str) -> _Replacement:
@@ -374,12 +392,9 @@ def _apply(
     One at a time: copies of copies would fill the memory before the last one is done.
     """
     try:
-        value = read_json(text)
+        value = _read_body(text)
     except NotJson as error:
         return _refuse_json(error)
-    too_much = _why_too_much(value)
-    if too_much is not None:
-        return PatchRefused(reason=str(too_much))
     before = write_json(value, ascii_only=text.isascii())
     for each in operations:
         try:
@@ -388,7 +403,7 @@ def _apply(
             return PatchRefused(reason=f"{each.words} {PatchRefusal.TEST_FAILED}")
         except (JsonPatchException, JsonPointerException):
             return PatchRefused(reason=f"{each.words} {PatchRefusal.NOT_THERE}")
-        too_much = _why_too_much(value) if each.grows else None
+        too_much = _why_too_much(value, each)
         if too_much is not None:
             return PatchRefused(reason=str(too_much))
     after = write_json(value, ascii_only=text.isascii())
@@ -400,6 +415,22 @@ def _apply(
     return after if fits(after) else write_json(value, ascii_only=True)
 
 
+def _read_body(text: str) -> object:
+    """Return the value of a body. Raises NotJson."""
+    value = read_json(text)
+    if depth_of(value) > DEEPEST:
+        raise TooDeep
+    return value
+
+
+def _why_too_much(value: object, after: _Operation) -> PatchRefusal | None:
+    if after.deepens and depth_of(value) > DEEPEST:
+        return PatchRefusal.TOO_DEEP
+    if after.copies and len(write_json(value, ascii_only=False)) > MOST_BYTES:
+        return PatchRefusal.TOO_LARGE
+    return None
+
+
 def _refuse_json(error: NotJson) -> PatchRefused:
     match error:
         case NamedTwice():
@@ -408,13 +439,6 @@ def _refuse_json(error: NotJson) -> PatchRefused:
             return PatchRefused(reason=str(PatchRefusal.TOO_DEEP))
         case _:
             return PatchRefused(reason=str(PatchRefusal.NO_JSON), detail=str(error)[:_SHOWN])
-
-
-def _why_too_much(value: object) -> PatchRefusal | None:
-    size, depth = measure(value)
-    if depth > DEEPEST:
-        return PatchRefusal.TOO_DEEP
-    return PatchRefusal.TOO_LARGE if size > 2 * MOST_BYTES else None
 
 
 def _replace(replacement: _Replacement, text: str) -> str | PatchRefused:

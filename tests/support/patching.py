@@ -1,6 +1,7 @@
 """Patched retries over the bench: asked for, and what then lies on the queue."""
 
 from typing import Any
+from uuid import uuid4
 
 from retrier.domain import headers
 from retrier.domain.patches import write_patch
@@ -8,6 +9,7 @@ from retrier.domain.retry_operation import RetryTerms
 from tests.support.bench import QUEUE, Bench
 from tests.support.editing import lying
 from tests.support.factories import failure
+from tests.support.shop import failure_headers
 
 BODY = b'{"order": 7, "total": 1.10}'
 REPLACED = b'{"order":8,"total":1.10}'
@@ -48,3 +50,10 @@ def fail_old(bench: Bench, count: int = 1, **changes: Any) -> list[str]:
     """Store failed messages that the patch can be applied to."""
     given: dict[str, Any] = {"body": BODY, "headers": {"X-Old": "1", "x-tenant": "a"}}
     return bench.fail(count, **(given | changes))
+
+
+def put_plain(shop: Any, count: int) -> None:
+    """Put failed messages on the error queue whose body is no JSON: a JSON Patch fits none of them."""
+    for number in range(count):
+        named = {"NServiceBus.MessageId": str(uuid4())}
+        shop.put({**named, **failure_headers(shop.orders)}, b"plain %d" % number)

@@ -11,7 +11,7 @@ from retrier.domain.json_texts import (
     NotJson,
     Number,
     TooDeep,
-    measure,
+    depth_of,
     read_json,
     write_json,
 )
@@ -87,9 +87,6 @@ def test_what_nests_without_end_is_refused() -> None:
         read_json("[" * 100_000)
 
 
-def test_the_measure_knows_how_deep_a_value_nests() -> None:
-    assert measure({"a": [1, [2]]})[1] == 4
-
-
-def test_the_measure_counts_what_is_written() -> None:
-    assert measure({"name": "x" * 100, "n": Number("1.0")})[0] >= 108
+@pytest.mark.parametrize(("value", "depth"), [("a", 1), ([], 2), ({"a": [1, [2]]}, 4)])
+def test_the_depth_of_a_value_is_known(value: object, depth: int) -> None:
+    assert depth_of(value) == depth
