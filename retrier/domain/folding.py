@@ -143,7 +143,7 @@ def belongs(failure: Failure, stored: StoredMessage) -> bool:
     A retry in force that was patched was sent as the patch has made it, and not as it is stored. Of
     one that is over it may be either: what is stored may have come back from it.
     """
-    patched = _as_sent(failure, stored) if stored.patches else None
+    patched = _as_sent(failure, stored) if stored.sent else None
     if patched is not None and whose(compare(*patched)) is not Whose.ANOTHER:
         return True
     if patched is not None and retry_named(failure, stored) is RetryNamed.IN_FORCE:
@@ -156,11 +156,8 @@ def _as_sent(failure: Failure, stored: StoredMessage) -> tuple[Failure, StoredMe
 
     Of an error envelope it is what stands in it: that was sent.
     """
-    patch, original = stored.patches.get(failure.retry_id or ""), stored.original
-    if patch is None or original is None:
-        return None
-    sent = failure.sender.patched(original.raw, original.body, original.dialect, patch)
-    came = failure.sender.inside(failure.raw, failure.body, failure.dialect)
+    sent = stored.sent.get(failure.retry_id or "")
+    came = failure.sender.inside(failure.raw, failure.body, failure.dialect) if sent else None
     if sent is None or came is None:
         return None
     newest = replace(stored.newest, raw=sent[0])

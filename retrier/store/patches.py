@@ -9,6 +9,7 @@ from sqlalchemy import Select, select
 
 from retrier.domain.copies import without_envelope
 from retrier.domain.edits import EditRefusal
+from retrier.domain.failed_message import Failure, ReadsSenderFacts
 from retrier.domain.patches import (
     Patch,
     PatchedSample,
@@ -149,23 +150,45 @@ def find_originals(tx: Transaction, attempt_ids: Sequence[int]) -> Mapping[int, 
     }
 
 
-def with_originals(tx: Transaction, stored: Iterable[StoredMessage]) -> Iterable[StoredMessage]:
-    """Add the original to messages that were sent patched: a failure is compared with what was sent.
+def with_sent(
+    tx: Transaction, stored: Iterable[StoredMessage], failed: Iterable[Failure]
+) -> Iterable[StoredMessage]:
+    """Add what was sent under the patched retries that failures name: these are compared with it.
 
-    Nearly no message was: then nothing is looked up.
+    Nearly no message was patched: then nothing is looked up. Made here and not where they are
+    compared: to patch many large bodies takes longer than the session may be silent.
     """
     stored = list(stored)
     numbers = sorted(each.number for each in stored if each.patches and each.number is not None)
     if not numbers:
         return stored
+    senders = {each.retry_id: each.sender for each in failed if each.retry_id is not None}
     query = select(messages.number, messages.attempt_id).where(
         tx.sql.member(messages.number, numbers)
     )
     shown = {row.number: row.attempt_id for row in tx.execute(query)}
     originals = find_originals(tx, sorted(shown.values()))
-    return [
-        replace(each, original=originals.get(shown.get(each.number or 0, 0)))
-        if each.patches
-        else each
-        for each in stored
-    ]
+    found, silent = [], 0
+    for each in stored:
+        original = originals.get(shown.get(each.number or 0, 0)) if each.patches else None
+        if original is None:
+            found.append(each)
+            continue
+        silent += len(original.raw) + len(original.body)
+        if silent > _CHUNK_BYTES:
+            tx.execute(select(1))
+            silent = 0
+        found.append(replace(each, sent=dict(_sent(each.patches, original, senders))))
+    return found
+
+
+def _sent(
+    patches: Mapping[str, str],
+    original: StoredOriginal,
+    senders: Mapping[str, ReadsSenderFacts],
+) -> Iterator[tuple[str, tuple[bytes, bytes]]]:
+    for retry_id, patch in patches.items():
+        sender = senders.get(retry_id)
+        made = sender and sender.patched(original.raw, original.body, original.dialect, patch)
+        if made:
+            yield retry_id, made

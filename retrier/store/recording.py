@@ -302,7 +302,7 @@ def _find_stored(
         for row in rows
     ]
     sent = _with_altered(tx, stored, list(held.values()))
-    return patches.with_originals(tx, _with_bodies(tx, _with_ended(tx, sent, failed), failed))
+    return patches.with_sent(tx, _with_bodies(tx, _with_ended(tx, sent, failed), failed), failed)
 
 
 _DELETED = StoredAttempt(

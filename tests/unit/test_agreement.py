@@ -19,7 +19,6 @@ from retrier.domain.folding import (
 )
 from retrier.domain.patches import write_patch
 from retrier.domain.recording import Known, StoredMessage
-from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.sender_facts import FactReader, facts_of
 from retrier.domain.wire import Properties
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
@@ -410,8 +409,9 @@ class TestAPatchedRetry:
     PATCH = write_patch({"body": [{"op": "replace", "path": "/order", "value": 8}]})
 
     def known(self, first: Failure, **changes: object) -> StoredMessage:
-        original = StoredOriginal(first.raw, first.body, first.dialect, "error", None)
-        return stored(first, patches={"r1": self.PATCH}, original=original, **changes)  # type: ignore[arg-type] # fields of StoredMessage
+        made = first.sender.patched(first.raw, first.body, first.dialect, self.PATCH)
+        assert made is not None
+        return stored(first, patches={"r1": self.PATCH}, sent={"r1": made}, **changes)  # type: ignore[arg-type] # fields of StoredMessage
 
     def test_that_has_what_was_sent_is_its_message(self):
         first = failure(message_id="m", body=b'{"order": 7}')
