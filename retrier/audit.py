@@ -33,6 +33,7 @@ from retrier.domain.retry_operation import (
     RetryRequest,
     RetryTerms,
     Steered,
+    hash_patch,
     hash_subject,
 )
 from retrier.domain.selection import Selection, bounds_of, chosen_parts
@@ -396,6 +397,8 @@ def _terms(terms: RetryTerms) -> Mapping[str, object]:
         "rate": terms.rate,
         "canary": None if terms.canary is None else terms.canary.size,
         "not_before": None if terms.not_before is None else terms.not_before.isoformat(),
+        # Not the patch: it holds what bodies and headers are to hold.
+        "patch_sha256": None if terms.patch is None else hash_patch(terms.patch),
     }
     found = {name: value for name, value in told.items() if value is not None}
     return {"terms": found} if found else {}

@@ -455,6 +455,7 @@ class Gateway:
     @audited_if_refused("preview")
     def plan(self, request: RetryRequest, codec: PropertyCodec) -> Preview:
         """Count what a retry would do as things are; nothing is changed."""
+        self._must_edit(request)
         selection, foreign = self.guard.narrow(request.selection)
         if request.terms.destination is not None:
             self.guard.must_own(request.terms.destination)
@@ -694,10 +695,16 @@ class Gateway:
     def _allowed(self, request: RetryRequest, right: Right) -> tuple[RetryRequest, Sequence[str]]:
         """Return what of a request is allowed, and the ids of messages that are left out of it."""
         self.guard.must(right)
+        self._must_edit(request)
         if request.terms.destination is not None:
             self.guard.must_own(request.terms.destination)
         selection, foreign = self.guard.narrow(request.selection)
         return replace(request, selection=selection, approval=self._approval_terms()), foreign
+
+    def _must_edit(self, request: RetryRequest) -> None:
+        """A patch edits what it is applied to; a preview of one shows bodies."""
+        if request.terms.patch is not None:
+            self.guard.must(Right.EDIT)
 
     def _approval_terms(self) -> ApprovalTerms | None:
         if self._approval is None:

@@ -25,6 +25,7 @@ from retrier.api.answers import (
 )
 from retrier.api.messages import claim, item
 from retrier.api.parts import ApiParts, Parts
+from retrier.api.patches import patch_of, patch_preview, shown_patch
 from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
 from retrier.api.selections import AskedBody, named_plan, refuse_plan
 from retrier.api.shapes import OnlyId, camel
@@ -36,7 +37,6 @@ from retrier.domain.retry_operation import (
     HIGHEST_RATE,
     INEXACT,
     OF_ANOTHER,
-    RETRY,
     YEAR,
     Cancel,
     Order,
@@ -46,7 +46,8 @@ from retrier.domain.retry_operation import (
     RetryRequest,
     SetRate,
     SteeringRefusal,
-    hash_subject,
+    hash_patch,
+    hash_retry,
     type_of,
     within,
 )
@@ -149,6 +150,7 @@ def operation(
         "destination": shown.destination,
         "rate": shown.rate,
         "drop_headers": list(shown.drop_headers) or None,
+        "patch_hash": None if shown.patch is None else hash_patch(shown.patch),
         "total": shown.total,
         "forwarded": shown.forwarded,
         "skipped": shown.skipped,
@@ -201,14 +203,17 @@ def listed(shown: RetryOperation, found: ListedOperations) -> shapes.Operation:
     return operation(shown, found.schedule, why)
 
 
-def details(found: OperationDetails) -> shapes.OperationDetails:
+def details(found: OperationDetails, *, shows_content: bool = False) -> shapes.OperationDetails:
     """Show an operation with its batch and its canary, why it waits, an estimate of its end ...
 
-    ... and why ids were skipped.
+    ... and why ids were skipped. Its patch holds what bodies and headers are to hold: it is shown to
+    who may read them.
     """
     shown = found.operation
+    patch = shown.patch if shows_content else None
     view: shapes.OperationDetails = {
         **operation(shown, found.schedule),
+        "patch": None if patch is None else shown_patch(patch),
         "batch_id": found.batch_id,
         "waits_because": why_it_waits(shown, found.at, found.schedule, found.obstacles)
         or found.batch_reason,
@@ -286,6 +291,7 @@ def shown_preview(
     destination: str | None,
     seen: MissingQueues,
     closed: Mapping[str, str],
+    patch: str | None = None,
 ) -> shapes.OperationPreview:
     """Show what an operation would do: counts, samples, warnings, and the plan to name."""
     to = _asked(destination, found) if destination else found.lines(By.DESTINATION)
@@ -302,6 +308,7 @@ def shown_preview(
         "ages": _lines(sorted(found.lines(By.AGE), key=_by_age), found.left),
         "attempts": _lines(sorted(found.lines(By.ATTEMPTS), key=_by_number), found.left),
         "samples": [item(each) for each in found.samples],
+        "patch": patch_preview(patch, found.patched),
         "warnings": list(_warnings(found, destination, seen, closed)),
         "plan": plan,
     }
@@ -376,7 +383,7 @@ def get_operation(
     found = find_operation(parts.db, operation_id)
     if found is None:
         return problem(404, f"No operation has the id {operation_id[:100]}.")
-    return answer(request, details(found))
+    return answer(request, details(found, shows_content=parts.shows_content))
 
 
 @router.get("/batches")
@@ -422,7 +429,7 @@ def ask(body: AskedBody, parts: Parts, context: InContext) -> Answer[shapes.Aske
     plan = named_plan(body.plan)
     if plan is None:
         return context.ask(request)
-    if plan.subject != hash_subject(RETRY, request.selection):
+    if plan.subject != hash_retry(request):
         return refuse_plan(OF_ANOTHER, _look(request, parts))
     if plan.numbers is None:
         return refuse_plan(INEXACT, _look(request, parts))
@@ -445,7 +452,8 @@ def _read(body: AskedBody, parts: ApiParts, context: RequestContext) -> RetryReq
     _check_time(parts, body.not_before)
     words = f"retry of {_name(parts, selection)}"
     request = context.request(type_of(selection), selection, words)
-    return replace(request, why=body.why or None, terms=body.terms)
+    patch = patch_of(body.patch, body.drop_headers)
+    return replace(request, why=body.why or None, terms=replace(body.terms, patch=patch))
 
 
 def _check_destination(context: RequestContext, destination: str | None) -> None:
@@ -479,7 +487,8 @@ def _look(request: RetryRequest, parts: ApiParts) -> shapes.OperationPreview:
     # Who names a queue that takes no retries is refused before.
     closed = {} if destination else closed_of(found, parts.gateway.why_not_send_to)
     seen = parts.look_at([each for each in destinations(found, destination) if each not in closed])
-    return shown_preview(found, plan_of(request, found).token, destination, seen, closed)
+    token, patch = plan_of(request, found).token, request.terms.patch
+    return shown_preview(found, token, destination, seen, closed, patch)
 
 
 steering_router = Routes(prefix="/api/operations", tags=["operations"])
@@ -542,7 +551,9 @@ def operation_now(parts: ApiParts, operation_id: str) -> shapes.OperationDetails
     """Show an operation as it is after an act."""
     found = find_operation(parts.db, operation_id)
     # Retention may delete one that is over at any moment.
-    return {"id": operation_id} if found is None else details(found)
+    return (
+        {"id": operation_id} if found is None else details(found, shows_content=parts.shows_content)
+    )
 
 
 def _refused(refusal: SteeringRefusal, operation_id: str) -> Refusal:

@@ -1,7 +1,7 @@
 """The body of a request: which messages, on which terms, and by which plan."""
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import Query
 from pydantic import (
@@ -198,7 +198,7 @@ Rate = Annotated[int, Field(ge=1, le=HIGHEST_RATE)]
 class AskedBody(BaseModel):
     """A request for retries: which messages, and on what terms.
 
-    The length and the owner of `destination`, and what `drop_headers` name, are judged later: they are answered 400.
+    The length and the owner of `destination`, what `drop_headers` name, and what `patch` says, are judged later: they are answered 400.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -214,6 +214,7 @@ class AskedBody(BaseModel):
     canary_wait: Duration | None = None
     canary_limit: Annotated[int, Field(ge=0, le=LARGEST_CANARY)] | None = None
     drop_headers: Annotated[list[HeaderPattern], Field(max_length=MOST_HEADERS)] | None = None
+    patch: dict[str, Any] | None = None
     plan: PlanText | None = None
 
     @field_validator("*", mode="before")

@@ -1,5 +1,6 @@
 """Operations and batches: listed, watched, steered, and acknowledged when they are over."""
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 from typing import Annotated
@@ -266,6 +267,7 @@ def _terms(found: OperationDetails) -> dict[str, object]:
         "limit": found.get("limit"),
         "destination": found.get("destination"),
         "without headers": ", ".join(found.get("drop_headers") or ()) or None,
+        "patch": json.dumps(found["patch"]) if found.get("patch") else found.get("patch_hash"),
         "rate": None if rate is None else f"{counted(rate, 'message')} a second",
         "not before": moment(found["not_before"]) if "not_before" in found else None,
         "canary": None if canary is None else describe_canary(canary),

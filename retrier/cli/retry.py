@@ -28,6 +28,7 @@ from retrier.cli.command import (
 from retrier.cli.errors import MessageId, show_messages
 from retrier.cli.errors import app as errors_app
 from retrier.cli.operations import MOST_NAMED, note_dead, show_outcome, show_refused, show_skipped
+from retrier.cli.patches import PatchFile, read_patch_file, show_patch_preview
 from retrier.cli.printer import Column, Printer, counted, short_id
 from retrier.cli.progress import RETRIES, exit_code_of, watch_operation
 from retrier.cli.selection import SelectionOptions, TermOptions, describe, note_plan
@@ -61,6 +62,8 @@ def show_preview(printer: Printer, what: str, found: OperationPreview) -> None:
         printer.table(_WOULD_BE_SKIPPED, [(each["id"], each["reason"]) for each in named])
         if len(named) >= MOST_NAMED:
             printer.note(f"the first {len(named):,} that would be skipped")
+    if "patch" in found and found["patch"] is not None:
+        show_patch_preview(printer, found["patch"])
     for warning in found["warnings"]:
         printer.note(warning["text"])
     note_plan(printer, found["plan"])
@@ -146,6 +149,11 @@ class RetryOptions:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be retried; change nothing.")
     ] = False
+    patch: PatchFile = None
+
+    def given(self) -> Json:
+        """Return the patch as the API reads it, if one was given."""
+        return {} if self.patch is None else {"patch": read_patch_file(self.patch)}
 
 
 @app.command(
@@ -156,6 +164,7 @@ class RetryOptions:
       retrier retry --group 5a1d0b7e --watch
       retrier retry --queue orders --dry-run
       retrier retry --exception-type Shop.OutOfStock --limit 500 --rate 50 --canary 20
+      retrier retry --queue orders --patch region.json --dry-run
       retrier errors list --message-type Shop.PlaceOrder --ids | retrier retry -
     """
 )
@@ -176,10 +185,10 @@ def retry(
     """
     chosen.check()
     terms.check()
-    headers = asking.headers()
+    headers, patch = asking.headers(), options.given()
     tools, printer = tools_of(ctx), service.printer(ctx)
     with service.open(ctx) as api:
-        body = {"selection": chosen.selection(api), **terms.given()}
+        body = {"selection": chosen.selection(api), **terms.given(), **patch}
         if options.dry_run:
             _preview(printer, api, body)
             return

@@ -16,7 +16,7 @@ class ApprovedAct(StrEnum):
     """What waits for approval however few messages it is about.
 
     ALL   a retry of a selection without any condition.
-    EDIT  an edit of a message.
+    EDIT  an edit of a message, or a patch of many.
     """
 
     ALL = "all"
@@ -57,7 +57,7 @@ class ApprovalRules:
 
     @property
     def asks_for_edit(self) -> bool:
-        """Whether an edit of one message waits."""
+        """Whether an edit of one message, or a patch of any number, waits."""
         return ApprovedAct.EDIT in self.acts or self.over == 0
 
 
@@ -144,7 +144,7 @@ class ApprovalRefusal(StrEnum):
     NOBODY = "nobody has to show who they are here, so that two persons cannot be told apart"
     NOT_ASKED = "nobody has asked for its approval"
     OWN = "who asked for it decides nothing about it: another person must"
-    ROLE = "about an edit only who may edit decides"
+    ROLE = "about an edit or a patch only who may edit decides"
     OTHER_PLAN = "the plan that was named is another one: look again at what is to be approved"
     APPROVED = "it is approved already"
     REFUSED = "it was refused already"

@@ -339,7 +339,7 @@ def compare_headers(before: Properties, after: Properties) -> Sequence[HeaderCha
 def show_editable(codec: PropertyCodec, original: StoredOriginal, attempt_id: int) -> Editable:
     """Return what a person can change of a message. Raises UnreadableProperties."""
     properties = codec.read(original.raw)
-    found = _Body(properties, original.body)
+    found = Body(properties, original.body)
     texts = header_texts(properties.headers)
     return Editable(
         attempt_id=attempt_id,
@@ -365,10 +365,40 @@ def edit_message(
     an edited version of.
     """
     properties = codec.read(original.raw)
-    body = _edit_body(_Body(properties, original.body), changes)
+    changed = change(properties, Body(properties, original.body), changes, original.dialect)
+    if isinstance(changed, EditRefused):
+        return changed
+    ids = {name: new_id for name in properties.headers if name in _ID_HEADERS}
+    edit = Edit(
+        drop_headers=(_OURS | changed.removed).__contains__,
+        set_headers={**changed.set_headers, **ids, headers.EDIT_OF: unique_id},
+        set_fields={"message_id": new_id},
+    )
+    try:
+        raw = codec.edit(original.raw, edit)
+    except (ValueError, OverflowError):
+        # What AMQP cannot hold: a lone surrogate, as in JSON that escapes it.
+        return EditRefused(why=EditRefusal.WRONG_TEXT, about="a header")
+    return EditedMessage(raw=raw, body=changed.body, message_id=new_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changed:
+    """What becomes of a message: its body, the headers that are set, and those that go."""
+
+    body: bytes
+    set_headers: Mapping[str, str | int]
+    removed: frozenset[str]
+
+
+def change(
+    properties: Properties, found: "Body", changes: Changes, dialect: str
+) -> Changed | EditRefused:
+    """Return what these changes make of a message, or why they are not made."""
+    body = _edit_body(found, changes)
     if isinstance(body, EditRefused):
         return body
-    values = _read_headers(properties, changes, original.dialect)
+    values = _read_headers(properties, changes, dialect)
     if isinstance(values, EditRefused):
         return values
     removed = changes.remove & properties.headers.keys()
@@ -377,21 +407,15 @@ def edit_message(
     if locked is not None:
         return EditRefused(why=EditRefusal.LOCKED, about=locked)
     # A failure header that is removed, or one of ours, goes anyway: that is no change.
-    gone = {each for each in wanted if each not in _OURS and not strips(original.dialect, each)}
-    if body == original.body and not values and not gone:
+    gone = {each for each in wanted if each not in _OURS and not strips(dialect, each)}
+    if body == found.content and not values and not gone:
         return EditRefused(why=EditRefusal.NOTHING)
-    ids = {name: new_id for name in properties.headers if name in _ID_HEADERS}
-    edit = Edit(
-        drop_headers=(_OURS | wanted).__contains__,
-        set_headers={**values, **ids, headers.EDIT_OF: unique_id},
-        set_fields={"message_id": new_id},
-    )
-    try:
-        raw = codec.edit(original.raw, edit)
-    except (ValueError, OverflowError):
-        # What AMQP cannot hold: a lone surrogate, as in JSON that escapes it.
-        return EditRefused(why=EditRefusal.WRONG_TEXT, about="a header")
-    return EditedMessage(raw=raw, body=body, message_id=new_id)
+    return Changed(body=body, set_headers=values, removed=wanted)
+
+
+def why_never_set(name: str, text: str) -> EditRefusal | None:
+    """Say why no message may have this header with this text, whatever it has; None if one may."""
+    return _why_not_set(name, text, "", "")
 
 
 def _read_headers(
@@ -443,7 +467,7 @@ def _has_surrogate(text: str) -> bool:
     return any("\ud800" <= each <= "\udfff" for each in text)
 
 
-class _Body:
+class Body:
     """A body as it came, what is in it, and the text that people read."""
 
     def __init__(self, properties: Properties, content: bytes) -> None:
@@ -515,7 +539,7 @@ def _charset_of(content_type: str) -> str:
     return "utf-8" if name.lower().replace("_", "-") in _NO_CHARSETS else name
 
 
-def _edit_body(found: _Body, changes: Changes) -> bytes | EditRefused:
+def _edit_body(found: Body, changes: Changes) -> bytes | EditRefused:
     if changes.body is not None:
         plain: bytes | None = changes.body
     elif changes.text is None:
@@ -537,7 +561,7 @@ def _edit_body(found: _Body, changes: Changes) -> bytes | EditRefused:
     return found.pack(plain)
 
 
-def _why_broken(found: _Body, plain: bytes) -> str | None:
+def _why_broken(found: Body, plain: bytes) -> str | None:
     """Say why what was JSON or XML is none any more; None if it still is, or was none."""
     kind = found.kind
     if not plain and found.plain:

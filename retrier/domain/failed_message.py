@@ -147,6 +147,16 @@ class ReadsSenderFacts(Protocol):
         """Return what it asks for, if its library changes the body when it fails, else None."""
         ...
 
+    def inside(self, raw: bytes, body: bytes, dialect: str) -> tuple[bytes, bytes] | None:
+        """Return properties and body of what stands in an error envelope, else the same."""
+        ...
+
+    def patched(
+        self, raw: bytes, body: bytes, dialect: str, patch: str
+    ) -> tuple[bytes, bytes] | None:
+        """Return properties and body as a patch makes them; None if it cannot be applied."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:

@@ -20,7 +20,7 @@ from retrier.domain.failed_message import (
     SenderFacts,
 )
 from retrier.domain.headers import is_among
-from retrier.domain.identity import canonical, with_all, with_body
+from retrier.domain.identity import body_hash, canonical, with_all, with_body
 from retrier.domain.recording import (
     Attempt,
     Before,
@@ -138,8 +138,33 @@ def compare(failure: Failure, stored: StoredMessage) -> Likeness:
 
 
 def belongs(failure: Failure, stored: StoredMessage) -> bool:
-    """Say whether it is a failure of the stored message."""
+    """Say whether it is a failure of the stored message.
+
+    A retry in force that was patched was sent as the patch has made it, and not as it is stored. Of
+    one that is over it may be either: what is stored may have come back from it.
+    """
+    patched = _as_sent(failure, stored) if stored.sent else None
+    if patched is not None and whose(compare(*patched)) is not Whose.ANOTHER:
+        return True
+    if patched is not None and retry_named(failure, stored) is RetryNamed.IN_FORCE:
+        return False
     return whose(compare(failure, stored)) is not Whose.ANOTHER
+
+
+def _as_sent(failure: Failure, stored: StoredMessage) -> tuple[Failure, StoredMessage] | None:
+    """Return both as the retry that the failure names was sent, if that was patched.
+
+    Of an error envelope it is what stands in it: that was sent.
+    """
+    sent = stored.sent.get(failure.retry_id or "")
+    came = failure.sender.inside(failure.raw, failure.body, failure.dialect) if sent else None
+    if sent is None or came is None:
+        return None
+    newest = replace(stored.newest, raw=sent[0])
+    return (
+        replace(failure, raw=came[0], body=came[1], body_hash=body_hash(came[1])),
+        replace(stored, first=newest, newest=newest, body=sent[1], body_hash=body_hash(sent[1])),
+    )
 
 
 def retry_named(failure: Failure, stored: StoredMessage) -> RetryNamed:

@@ -183,7 +183,8 @@ class StoredMessage:
     and the one that it shows. Of the retries that failures of the batch name, `issued` has those
     that were issued for the message and have ended, and `counted` those that `failure_count`
     counts; `outcomes` has the first failure under each of them, and `sent_to` the queues to which
-    they may have been sent. `dropped` has, by retry, the headers that it went without;
+    they may have been sent. `dropped` has, by retry, the headers that it went without, and `patches`
+    the patch by which it was changed: then `sent` has the properties and the body that it makes of what the message shows.
     `edited_under` has the retries under which an edited version went out in its place. `decided` is what was decided about it. `body` is there only if a failure of the batch has another one and may be its own.
     """
 
@@ -204,6 +205,8 @@ class StoredMessage:
     outcomes: Mapping[str, StoredAttempt] = field(default_factory=dict)
     sent_to: frozenset[str] = frozenset()
     dropped: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    patches: Mapping[str, str] = field(default_factory=dict)
+    sent: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
     edited_under: frozenset[str] = frozenset()
     body: bytes | None = None
 

@@ -81,7 +81,7 @@ class ClaimedMessage:
 
 @dataclass(frozen=True, slots=True)
 class StoredOriginal:
-    """A message as it came off its error queue, and what its operation drops of its headers.
+    """A message as it came off its error queue, and what its operation drops and changes of it.
 
     Or what a person has made of it (`edited`): that goes out instead, and is another message.
     """
@@ -93,6 +93,7 @@ class StoredOriginal:
     completed_steps: str | None
     drop_headers: tuple[str, ...] = ()
     edited: bool = False
+    patch: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,7 +131,8 @@ class RetryTerms:
     """How the messages of a request are to be sent; each part may be left open.
 
     `limit` messages at most, the first ones by failure number. All to `destination`, without
-    redirects, and without the headers that fit `drop_headers`. Not before `not_before`, or not before a `delay` is over, counted from the request by
+    redirects, and without the headers that fit `drop_headers`. Each as the `patch` makes it, a text
+    that `patches.read_patch` reads. Not before `not_before`, or not before a `delay` is over, counted from the request by
     the database's clock. At most `rate` messages a second.
     """
 
@@ -142,6 +143,12 @@ class RetryTerms:
     rate: int | None = None
     canary: Canary | None = None
     drop_headers: tuple[str, ...] = ()
+    patch: str | None = None
+
+
+def hash_patch(patch: str) -> str:
+    """Return the hash of a patch: equal for equal texts."""
+    return sha256(patch.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,6 +215,8 @@ def hash_request(request: RetryRequest) -> str:
     }
     if terms.drop_headers:  # else the hash is that of a version that knew none
         asked["drop_headers"] = sorted(set(terms.drop_headers))
+    if terms.patch is not None:
+        asked["patch"] = terms.patch
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -252,6 +261,7 @@ class RetryOperation:
     canary: RunningCanary | None = None
     dead_left_out: int = 0
     drop_headers: tuple[str, ...] = ()
+    patch: str | None = None
     outcomes: OutcomeCounts = field(default_factory=OutcomeCounts)
     approval: Approval | None = None
 
@@ -519,6 +529,16 @@ def hash_subject(act: str, selection: Selection, *more: str) -> str:
     if selection.modified is not None:
         parts["modified"] = [each.isoformat() for each in selection.modified]
     return _hash({"act": act, "ids": ids, "parts": parts, "more": more})
+
+
+def hash_retry(request: RetryRequest) -> str:
+    """Return the hash of a retry and its selection; of one with a patch also of the patch.
+
+    A plan says what the patch makes of the messages: with another one it is the plan of another.
+    """
+    patch = request.terms.patch
+    more = () if patch is None else (hash_patch(patch),)
+    return hash_subject(RETRY, request.selection, *more)
 
 
 def hash_words(act: str, *words: str) -> str:

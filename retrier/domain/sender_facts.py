@@ -14,7 +14,10 @@ from functools import lru_cache
 from hashlib import sha256
 
 from retrier.domain import dialects, headers
+from retrier.domain.copies import without_envelope
 from retrier.domain.failed_message import SenderFacts
+from retrier.domain.patches import PatchRefused, WrongPatch, patch_message, read_patch
+from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
 
 _FIELDS = frozenset({"app_id", "cluster_id", "correlation_id", "reply_to", "type"})
@@ -88,6 +91,31 @@ class FactReader:
         """Return `task_of` a message; None if its properties cannot be read."""
         try:
             return task_of(self.codec.read(raw), body)
+        except UnreadableProperties:
+            return None
+
+    def inside(self, raw: bytes, body: bytes, dialect: str) -> tuple[bytes, bytes] | None:
+        """Return properties and body of what stands in an error envelope, else the same."""
+        found = self._inside(raw, body, dialect)
+        return None if found is None else (found.raw, found.body)
+
+    def patched(
+        self, raw: bytes, body: bytes, dialect: str, patch: str
+    ) -> tuple[bytes, bytes] | None:
+        """Return properties and body as a patch makes them; None if it cannot be applied."""
+        found = self._inside(raw, body, dialect)
+        if found is None:
+            return None
+        try:
+            made = patch_message(self.codec, found, read_patch(patch))
+        except WrongPatch:
+            return None
+        return None if isinstance(made, PatchRefused) else (made.raw, made.body)
+
+    def _inside(self, raw: bytes, body: bytes, dialect: str) -> StoredOriginal | None:
+        found = StoredOriginal(raw, body, dialect, "", completed_steps=None)
+        try:
+            return without_envelope(self.codec, found)
         except UnreadableProperties:
             return None
 

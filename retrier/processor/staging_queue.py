@@ -14,6 +14,7 @@ from retrier.domain.copies import (
     why_not_sendable,
     without_envelope,
 )
+from retrier.domain.patches import PatchRefused, WrongPatch, patch_message, read_patch
 from retrier.domain.retry_batch import ClaimedMessage, Ejected, StoredOriginal
 from retrier.domain.wire import Outgoing, UnreadableProperties
 from retrier.errors import (
@@ -109,6 +110,7 @@ class StagingQueue:
         context.stop.wait(context.retries.redeclare_pause.total_seconds())
 
 
+NOT_PATCHED = "it was not sent, as the patch cannot be applied to it"
 _LOST = "its body is not in the database any more: somebody has deleted it"
 
 
@@ -135,12 +137,20 @@ def make_marker(context: StageContext, staging_id: str) -> tuple[str, Outgoing]:
 def make_retry(
     context: StageContext, copy: StagedCopy, original: StoredOriginal | None
 ) -> Outgoing | Ejected:
-    """Return the message as it failed, edited for the retry; Ejected if it cannot be sent."""
+    """Return the message as it failed, edited for the retry; Ejected if it cannot be sent.
+
+    Patched, if its operation has a patch: the same bytes each time.
+    """
     if original is None:
         return _eject(copy, _LOST)
     transport = context.broker.transport
     try:
         original = without_envelope(transport.codec, original)
+        if original.patch is not None:
+            patched = patch_message(transport.codec, original, read_patch(original.patch))
+            if isinstance(patched, PatchRefused):
+                return _eject(copy, f"{NOT_PATCHED}: {patched}")
+            original = patched
         raw = make_forwarded(
             transport.codec,
             original,
@@ -154,6 +164,8 @@ def make_retry(
         )
     except UnreadableProperties as error:
         return _eject(copy, f"its stored properties cannot be read: {error}")
+    except WrongPatch as error:
+        return _eject(copy, f"the patch {error.where} {error}")
     return Outgoing(queue=copy.target, raw=raw, body=original.body)
 
 

@@ -35,6 +35,7 @@ _FOUND = select(
     retry_operations.c.operation_id,
     retry_operations.c.originator,
     retry_operations.c.retry_type,
+    retry_operations.c.patch,
     *IN_OPERATIONS,
 ).outerjoin_from(
     retry_operations, approvals, columns.operation_id == retry_operations.c.operation_id
@@ -56,7 +57,8 @@ def decide_approval(
         return ApprovalRefusal.UNKNOWN
     found = approval_from_row(dict(row))
     of_edit = row["retry_type"] == RetryType.EDIT
-    why_not = why_not_decide(found, verdict, who, tx.now, of_edit=of_edit)
+    changes = of_edit or row["patch"] is not None
+    why_not = why_not_decide(found, verdict, who, tx.now, of_edit=changes)
     if why_not is not None or found is None:
         return why_not or ApprovalRefusal.NOT_ASKED
     whole = str(row["operation_id"])

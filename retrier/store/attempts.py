@@ -28,7 +28,7 @@ from retrier.domain.recording import Attempt, MessageChange, StoredAttempt
 from retrier.domain.streams import LOOKED_AT, NO_POSITION, unite
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
-from retrier.store.engine.sql_dialect import NumberSource, SqlDialect
+from retrier.store.engine.sql_dialect import IN_BINARY, NumberSource, SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.event_log import identifier, long, short
 from retrier.store.message_lists import SOURCES, Page, PageRequest, texts_of
@@ -264,6 +264,27 @@ def read_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, bytes]
         tx.sql.member(attempts.attempt_id, attempt_ids), attempts.body.is_not(None)
     )
     return {row[0]: bytes(row[1]) for row in tx.execute(query)}
+
+
+@cache
+def select_originals(sql: SqlDialect) -> Select[Any]:
+    """Return the query of messages as they failed, by the parameter `attempts`: ids of attempts."""
+    holder = processing_attempts.alias()
+    equal = (
+        select(holder.c.body).where(holder.c.attempt_id == attempts.same_body_as).scalar_subquery()
+    )
+    return (
+        select(
+            attempts.attempt_id,
+            attempts.number,
+            attempts.raw_properties,
+            func.coalesce(attempts.body, equal).label("body"),
+            attempts.dialect,
+            attempts.error_queue,
+        )
+        .where(sql.listed(attempts.attempt_id, "attempts"))
+        .execution_options(**{IN_BINARY: True})
+    )
 
 
 def find_stored(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, StoredAttempt]:

@@ -323,12 +323,14 @@ A retry that a crash doubled may have both, or one of them twice.
 class Ended(NamedTuple):
     """How a retry ended, and on what terms it was sent.
 
-    The queue that its request named instead of the message's own, and the headers it went without.
+    The queue that its request named instead of the message's own, the headers it went without, and
+    the patch by which it was changed.
     """
 
     outcome: RetryEnd
     destination: str | None
     drop_headers: tuple[str, ...] = ()
+    patch: str | None = None
 
 
 def find_ended(
@@ -338,14 +340,14 @@ def find_ended(
     columns, asked = ended_retries.c, retry_operations.c
     query = (
         select(columns.number, columns.retry_id, columns.outcome)
-        .add_columns(asked.destination, asked.drop_headers)
+        .add_columns(asked.destination, asked.drop_headers, asked.patch)
         .outerjoin(retry_operations, retry_operations.c.operation_id == columns.operation_id)
         .where(tx.sql.member(columns.number, sorted(retries)))
     )
     ended: dict[int, dict[str, Ended]] = {}
-    for number, retry_id, outcome, destination, dropped in tx.execute(query):
+    for number, retry_id, outcome, destination, dropped, patch in tx.execute(query):
         if retry_id in retries[number]:
-            found = Ended(RetryEnd(outcome), destination, tuple(dropped or ()))
+            found = Ended(RetryEnd(outcome), destination, tuple(dropped or ()), patch)
             ended.setdefault(number, {})[retry_id] = found
     return ended
 

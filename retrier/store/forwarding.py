@@ -25,10 +25,10 @@ from retrier.domain.retry_operation import RetryType
 from retrier.domain.text import count_messages
 from retrier.policy.policy_set import WAITING, Judge
 from retrier.store import batches, claims, edits, event_log, messages, operations
-from retrier.store.attempts import NAMED_BY_ANY, find_steps
+from retrier.store.attempts import NAMED_BY_ANY, find_steps, select_originals
 from retrier.store.breakers import NOTHING_COUNTED, Counting, add_breakers, count_claims, count_sent
 from retrier.store.engine.database import reading
-from retrier.store.engine.sql_dialect import IN_BINARY, SqlDialect
+from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.event_log import Entry
 from retrier.store.lease import fenced
@@ -40,7 +40,6 @@ from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     message_redirects,
-    processing_attempts,
     retry_batches,
     retry_operations,
 )
@@ -48,7 +47,6 @@ from retrier.store.schema import (
 message_columns = failed_messages.c
 retries = failed_message_retries.c
 redirects = message_redirects.c
-attempts = processing_attempts.c
 operation_columns = retry_operations.c
 
 
@@ -321,6 +319,8 @@ def load_originals(
 ) -> Mapping[int, StoredOriginal | None]:
     """Return these messages as they failed, by number; None for one whose failure is deleted.
 
+    With the patch of the operation, which is not applied yet.
+
     Of an edit, what a person has made of its message; one that it has no claim on is missing in the
     result, and so is a deleted message. Nothing is locked: a message may fail again with
     another body, but that ends its claim, so it is not stamped and the old body is not sent.
@@ -330,10 +330,11 @@ def load_originals(
     found = tx.execute(_shown(tx.sql), asked).all()
     shown = {row.number: row.attempt_id for row in found}
     dropped = tuple(found[0].drop_headers or ()) if found else ()
+    patch = found[0].patch if found else None
     steps = find_steps(tx, numbers) if found and found[0].any_steps else {}
     if operation_id is not None and found and found[0].retry_type == RetryType.EDIT:
         return edits.load(tx, operation_id, numbers, steps)
-    rows = tx.execute(_stored(tx.sql), {"attempts": list(shown.values())})
+    rows = tx.execute(select_originals(tx.sql), {"attempts": list(shown.values())})
     # If somebody deleted only the body, there is nothing to send either.
     stored = {
         row.attempt_id: StoredOriginal(
@@ -343,6 +344,7 @@ def load_originals(
             row.error_queue,
             steps.get(row.number),
             dropped,
+            patch=patch,
         )
         for row in rows
         if row.body is not None
@@ -382,31 +384,13 @@ def _shown(sql: SqlDialect) -> Select[Any]:
     # Of one operation, and of all attempts: each is read once, whatever the number of messages.
     mine = operation_columns.operation_id == bindparam("operation")
     dropped = select(operation_columns.drop_headers).where(mine)
+    patch = select(operation_columns.patch).where(mine)
     retry_type = select(operation_columns.retry_type).where(mine)
     return select(
         message_columns.number,
         message_columns.attempt_id,
         dropped.scalar_subquery().label("drop_headers"),
+        patch.scalar_subquery().label("patch"),
         retry_type.scalar_subquery().label("retry_type"),
         NAMED_BY_ANY.label("any_steps"),
     ).where(sql.listed(message_columns.number, "numbers"))
-
-
-@cache
-def _stored(sql: SqlDialect) -> Select[Any]:
-    holder = processing_attempts.alias()
-    equal = (
-        select(holder.c.body).where(holder.c.attempt_id == attempts.same_body_as).scalar_subquery()
-    )
-    return (
-        select(
-            attempts.attempt_id,
-            attempts.number,
-            attempts.raw_properties,
-            func.coalesce(attempts.body, equal).label("body"),
-            attempts.dialect,
-            attempts.error_queue,
-        )
-        .where(sql.listed(attempts.attempt_id, "attempts"))
-        .execution_options(**{IN_BINARY: True})
-    )

@@ -307,6 +307,7 @@ def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
         canary=_canary(row),
         approval=approval_from_row(row),
         drop_headers=tuple(row["drop_headers"] or ()),
+        patch=row["patch"],
         outcomes=OutcomeCounts(
             **{name: row[name] for name in OUTCOME_COLUMNS}, unknown=row["unknown"]
         ),

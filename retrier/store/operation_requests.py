@@ -109,7 +109,10 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
     dead = _count_dead(tx, request.selection, cut_off)
     operation_id, request_hash = str(uuid4()), hash_request(request)
     terms = request.approval
-    is_asking = terms is not None and terms.ask_for(request.selection, total)
+    is_asking = terms is not None and (
+        terms.ask_for(request.selection, total)
+        or (request.terms.patch is not None and terms.rules.asks_for_edit)
+    )
     added = operations.add(
         tx,
         {
@@ -173,8 +176,10 @@ def _terms(tx: Transaction, terms: RetryTerms) -> dict[str, object]:
     delay = None if terms.delay is None else round(terms.delay.total_seconds() * 1000)
     # Without any, the column is NULL, and not the value null of JSON.
     dropped = {"drop_headers": list(terms.drop_headers)} if terms.drop_headers else {}
+    patched = {} if terms.patch is None else {"patch": terms.patch}
     return {
         **dropped,
+        **patched,
         "delay_ms": delay,
         "message_limit": terms.limit,
         "destination": terms.destination,

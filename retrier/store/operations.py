@@ -7,6 +7,7 @@ With them the ids named in a request (`retry_operation_messages`), what became o
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
@@ -18,6 +19,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    or_,
     select,
     true,
     update,
@@ -305,14 +307,32 @@ def count_skipped(tx: Transaction, operation_id: str, number: int) -> None:
     tx.execute(_of(operation_id).values(skipped=operations.skipped + number, modified_at=tx.now))
 
 
-def find_dropped(tx: Transaction, operation_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """Return the headers that retries go without, of those of these operations that drop any."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Altered:
+    """What the retries of an operation are sent without, and what is changed of them."""
+
+    drop_headers: tuple[str, ...] = ()
+    patch: str | None = None
+
+
+def find_altered(tx: Transaction, operation_ids: Collection[str]) -> dict[str, Altered]:
+    """Return those of these operations whose retries are not as their messages were."""
     if not operation_ids:
         return {}
-    query = select(operations.operation_id, operations.drop_headers).where(
-        operations.operation_id.in_(sorted(operation_ids)), operations.drop_headers.is_not(None)
+    query = select(operations.operation_id, operations.drop_headers, operations.patch).where(
+        operations.operation_id.in_(sorted(operation_ids)),
+        or_(operations.drop_headers.is_not(None), operations.patch.is_not(None)),
     )
-    return {operation_id: tuple(dropped) for operation_id, dropped in tx.execute(query)}
+    return {
+        row.operation_id: Altered(drop_headers=tuple(row.drop_headers or ()), patch=row.patch)
+        for row in tx.execute(query)
+    }
+
+
+def is_patched(tx: Transaction, operation_id: str) -> bool:
+    """Say whether an operation changes what it sends."""
+    query = select(operations.patch.is_not(None)).where(operations.operation_id == operation_id)
+    return bool(tx.execute(query).scalar_one())
 
 
 def acknowledge(tx: Transaction, operation_ids: Collection[str]) -> None:

@@ -37,10 +37,9 @@ from retrier.domain.dialects.dialect import LOST_NEXT, NOT_KNOWN
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import (
     MOST_NUMBERS,
-    RETRY,
     Plan,
     RetryRequest,
-    hash_subject,
+    hash_retry,
     hold_numbers,
 )
 from retrier.domain.selection import Selection
@@ -51,6 +50,7 @@ from retrier.store.engine.sql_dialect import by_code_point
 from retrier.store.engine.transaction import Transaction
 from retrier.store.marking import judge_named, look_up_named
 from retrier.store.message_lists import ListedMessage, load
+from retrier.store.patches import PatchPreview, preview_patch
 from retrier.store.redirects import REDIRECTED_FROM
 from retrier.store.schema import (
     cause_groups,
@@ -201,7 +201,7 @@ class Preview:
     """What an operation would do; `total` is the one it would have.
 
     Of these `left` could be claimed now: they are counted in `counts`, and the first of them are
-    the `samples`. `skipped` counts by reason what the selection matches and the operation would
+    the `samples`. `patched` is what its patch would make of them. `skipped` counts by reason what the selection matches and the operation would
     not send. `reasons` has those of named ids.
 
     The rest is for a plan. What failed up to `counted_to` was seen, at the time `at`. `cut_off` is
@@ -218,6 +218,7 @@ class Preview:
     counts: Counts
     samples: Sequence[ListedMessage]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    patched: PatchPreview | None = None
 
     @property
     def left(self) -> int:
@@ -237,7 +238,7 @@ class Preview:
 def plan_of(request: RetryRequest, found: Preview) -> Plan:
     """Return the plan that holds an operation to what its preview counted."""
     return Plan(
-        subject=hash_subject(RETRY, request.selection),
+        subject=hash_retry(request),
         counted_to=found.counted_to,
         cut_off=found.cut_off,
         total=found.total,
@@ -275,6 +276,7 @@ def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: Propert
         skipped={reason: count for reason, count in skipped.items() if count},
         counts=count_by(tx, chosen),
         samples=_samples(tx, chosen, codec),
+        patched=_patched(tx, request, chosen, codec),
     )
 
 
@@ -298,7 +300,15 @@ def _preview_named(
         counts=count_by(tx, chosen),
         samples=load(tx, numbers[:limit][:SAMPLES], codec),
         reasons=reasons,
+        patched=_patched(tx, request, chosen, codec),
     )
+
+
+def _patched(
+    tx: Transaction, request: RetryRequest, chosen: Select[Any], codec: PropertyCodec
+) -> PatchPreview | None:
+    patch = request.terms.patch
+    return None if patch is None else preview_patch(tx, chosen, patch, codec)
 
 
 def _find_last(tx: Transaction, chosen: Select[Any], limit: int) -> int | None:

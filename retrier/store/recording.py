@@ -47,6 +47,7 @@ from retrier.store import (
     messages,
     operations,
     outgoing,
+    patches,
     redirects,
     upkeep,
 )
@@ -71,6 +72,7 @@ from retrier.store.judging import (
     judge_attempts,
     sum_up_waiting,
 )
+from retrier.store.operations import Altered
 from retrier.store.retry_ends import end_claims
 
 Numbers = Mapping[str, int]
@@ -299,8 +301,8 @@ def _find_stored(
         )
         for row in rows
     ]
-    sent = _with_dropped(tx, stored, list(held.values()))
-    return _with_bodies(tx, _with_ended(tx, sent, failed), failed)
+    sent = _with_altered(tx, stored, list(held.values()))
+    return patches.with_sent(tx, _with_bodies(tx, _with_ended(tx, sent, failed), failed), failed)
 
 
 _DELETED = StoredAttempt(
@@ -362,19 +364,29 @@ def _stored(
     )
 
 
-def _with_dropped(
+def _with_altered(
     tx: Transaction, stored: Sequence[StoredMessage], held: Sequence[StoredRow]
 ) -> Sequence[StoredMessage]:
-    """Add which headers the retries of these claims went without."""
-    of_operations = operations.find_dropped(tx, {each.operation_id for each in held})
+    """Add which headers the retries of these claims went without, and how they were patched."""
+    of_operations = operations.find_altered(tx, {each.operation_id for each in held})
     if not of_operations:
         return stored
-    by_retry = {
-        each.number: {each.retry_id: of_operations[each.operation_id]}
+    by_number = {
+        each.number: (each.retry_id, of_operations[each.operation_id])
         for each in held
         if each.operation_id in of_operations
     }
-    return [replace(each, dropped=by_retry.get(each.number, {})) for each in stored]
+    return [_altered(each, *by_number.get(each.number or 0, ("", None))) for each in stored]
+
+
+def _altered(stored: StoredMessage, retry_id: str, how: Altered | None) -> StoredMessage:
+    if how is None:
+        return stored
+    return replace(
+        stored,
+        dropped={retry_id: how.drop_headers} if how.drop_headers else {},
+        patches={} if how.patch is None else {retry_id: how.patch},
+    )
 
 
 def _with_ended(
@@ -404,6 +416,7 @@ def _with_ended(
             counted=_counted(ended.get(each.number or 0, {})),
             outcomes=outcomes.get(each.number or 0, {}),
             dropped={**each.dropped, **_dropped(ended.get(each.number or 0, {}))},
+            patches={**each.patches, **_patched(ended.get(each.number or 0, {}))},
             sent_to=_sent_to(each, ended.get(each.number or 0, {}).values(), redirected),
         )
         for each in stored
@@ -416,6 +429,10 @@ def _counted(ended: Mapping[str, Ended]) -> frozenset[str]:
 
 def _dropped(ended: Mapping[str, Ended]) -> Mapping[str, Sequence[str]]:
     return {key: how.drop_headers for key, how in ended.items() if how.drop_headers}
+
+
+def _patched(ended: Mapping[str, Ended]) -> Mapping[str, str]:
+    return {key: how.patch for key, how in ended.items() if how.patch is not None}
 
 
 def _sent_to(

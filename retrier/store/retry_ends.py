@@ -93,7 +93,8 @@ def revert(
         count_reverted(tx, ended, items)
     back = [items[claim.number] for claim in ended]
     edited = [claim for claim in ended if claim.edit_id is not None]
-    if edited:
+    patched = judge.in_force().configured and operations.is_patched(tx, batch.operation_id)
+    if edited or patched:
         # A person wanted it to be another: nothing sends it by itself as it was. An earlier try may
         # have arrived, and then both would be out.
         judge = WAITING

@@ -43,7 +43,7 @@ def why_not_approve(parts: PageParts, shown: RetryOperation) -> str | None:
     access, found = parts.access, shown.approval
     may_edit = access.may(Right.EDIT)
     who = Decider(identity=access.identity, shown=access.shown, may_edit=may_edit)
-    of_edit = shown.retry_type is RetryType.EDIT
+    of_edit = shown.retry_type is RetryType.EDIT or shown.patch is not None
     why_not = why_not_decide(found, Verdict.APPROVE, who, shown.created_at, of_edit=of_edit)
     return None if why_not is None else sentence(why_not)
 

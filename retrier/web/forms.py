@@ -12,12 +12,12 @@ from fastapi import Depends, HTTPException, Request
 from retrier.domain.access import Access
 from retrier.domain.archive_operation import Act, ArchiveRequest
 from retrier.domain.headers import why_not_dropped
+from retrier.domain.patches import WrongPatch, parse_patch
 from retrier.domain.retry_operation import (
     HIGHEST_RATE,
     INEXACT,
     LARGEST_CANARY,
     MOST_MESSAGES,
-    RETRY,
     YEAR,
     AskedAgain,
     Canary,
@@ -25,6 +25,7 @@ from retrier.domain.retry_operation import (
     RetryRequest,
     RetryTerms,
     as_counted,
+    hash_retry,
     hash_subject,
     read_plan,
     type_of,
@@ -122,6 +123,7 @@ class Form:
             rate=self.rate,
             canary=self._canary(),
             drop_headers=self.drop_headers,
+            patch=self.patch,
         )
 
     def _canary(self) -> Canary | None:
@@ -153,6 +155,21 @@ class Form:
             if why_not is not None:
                 raise HTTPException(400, f"{each} {why_not}.")
         return tuple(each for each in named if each)
+
+    @property
+    def patch(self) -> str | None:
+        """What is changed of each message. Raises HTTPException for what is no patch."""
+        text = self.exactly("patch").strip()
+        try:
+            return parse_patch(text) if text else None
+        except WrongPatch as error:
+            raise HTTPException(400, f"{error.where or 'The patch'} {error}.") from None
+
+    def is_untried(self, request: RetryRequest) -> bool:
+        """Say whether its patch is not that of the preview: nobody has seen what it would make."""
+        plan = read_plan(self.text("plan", LONGEST_PLAN))
+        is_seen = plan is not None and plan.subject == hash_retry(request)
+        return request.terms.patch is not None and not is_seen
 
     def back(self, otherwise: str) -> str:
         """Return the page from which the form came; never that of another site."""
@@ -200,7 +217,7 @@ class Form:
 
     def planned(self, request: RetryRequest) -> RetryRequest:
         """Return a request for what the preview counted, and nothing else. Raises HTTPException."""
-        plan = self.plan(hash_subject(RETRY, request.selection))
+        plan = self.plan(hash_retry(request))
         if plan.numbers is None:
             raise HTTPException(409, f"{INEXACT}. Wait until other retries are through.")
         return within(request, plan)

@@ -306,16 +306,24 @@ def preview_retry(request: Request, group_id: str, parts: Parts, back: str = "/g
         what=_title(parts, group_id),
         post_to=f"/groups/{group_id}/retry",
         back=local(back, "/groups"),
-        current="/groups",
     )
 
 
 @router.post("/{group_id}/retry")
-def retry(group_id: str, parts: Parts, form: SentForm) -> Response:
-    """Ask for a retry of what the preview counted."""
-    title = _title(parts, group_id)
-    request = form.retry(Selection(group=group_id), f"retry of group {title}", form.terms(parts))
-    made = parts.gateway.retry(form.planned(request))
+def retry(request: Request, group_id: str, parts: Parts, form: SentForm) -> Response:
+    """Ask for a retry of what the preview counted; or try a patch out that is new."""
+    title, chosen = _title(parts, group_id), Selection(group=group_id)
+    asked = form.retry(chosen, f"retry of group {title}", form.terms(parts))
+    if form.is_untried(asked):
+        return show_preview(
+            request,
+            chosen,
+            what=title,
+            post_to=f"/groups/{group_id}/retry",
+            back=form.back("/groups"),
+            tried=form,
+        )
+    made = parts.gateway.retry(form.planned(asked))
     return see_other(form.next(f"retry:{made.operation_id}", "/groups"))
 
 

@@ -529,7 +529,6 @@ def preview_retry(request: Request, unique_id: str, parts: Parts, back: str = ""
         what=f"Message {unique_id}",
         post_to=f"/messages/{unique_id}/retry",
         back=local(back, f"/messages/{unique_id}"),
-        current="/messages",
         asks_where=True,
     )
 

@@ -220,7 +220,6 @@ def ask_about_selected(
                 what=selected.words,
                 post_to="/messages/retry",
                 back=back,
-                current="/messages",
                 fields=selected.fields,
             )
         case "archive" | "unarchive" | "resolve":
@@ -233,11 +232,21 @@ def ask_about_selected(
 
 
 @router.post("/retry")
-def retry(parts: Parts, form: SentForm) -> Response:
-    """Ask for a retry of what the preview counted."""
+def retry(request: Request, parts: Parts, form: SentForm) -> Response:
+    """Ask for a retry of what the preview counted; or try a patch out that is new."""
     selected = read_selected(parts, form)
-    request = form.retry(selected.selection, f"retry of {selected.words}", form.terms(parts))
-    made = parts.gateway.retry(form.planned(request))
+    asked = form.retry(selected.selection, f"retry of {selected.words}", form.terms(parts))
+    if form.is_untried(asked):
+        return show_preview(
+            request,
+            selected.selection,
+            what=capital(selected.words),
+            post_to="/messages/retry",
+            back=form.back("/messages"),
+            fields=selected.fields,
+            tried=form,
+        )
+    made = parts.gateway.retry(form.planned(asked))
     return see_other(form.next(f"retry:{made.operation_id}", "/messages"))
 
 

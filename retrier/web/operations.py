@@ -21,6 +21,7 @@ from retrier.domain.retry_operation import (
     RetryType,
     SetRate,
     SteeringRefusal,
+    hash_patch,
     name_skipped,
     refuse,
 )
@@ -115,6 +116,8 @@ def _terms(shown: RetryOperation) -> Iterator[Fact]:
         yield Fact(name="Sent to", value=shown.destination)
     if shown.drop_headers:
         yield Fact(name="Without the headers", value=", ".join(shown.drop_headers))
+    if shown.patch is not None:
+        yield Fact(name="Changed by the patch", value=hash_patch(shown.patch))
     if shown.rate is not None:
         yield Fact(name="Rate", value=f"{plural(shown.rate, 'message')} a second at most")
 

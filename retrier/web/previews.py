@@ -6,14 +6,15 @@ from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
 
+from retrier.domain.access import Right
 from retrier.domain.archive_operation import Act
-from retrier.domain.retry_operation import RetryRequest, type_of
+from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.http.parts import closed_of, warnings_of
 from retrier.store.pending import count_next_destinations, time_before
 from retrier.store.previews import By, plan_of
 from retrier.web.filters import Selected
-from retrier.web.forms import QuestionForm, SentForm
+from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import ACTS, noun, plural
@@ -26,18 +27,23 @@ def show_preview(
     what: str,
     post_to: str,
     back: str,
-    current: str,
     fields: Mapping[str, str] | None = None,
     asks_where: bool = False,
+    tried: Form | None = None,
 ) -> Response:
     """Show what a retry would do as things are, and the form that asks for it at `post_to`.
 
     `what` names the selection, and so do the hidden `fields`, for the service. The plan bounds the
-    retry: nothing is sent that was not counted here. With `asks_where`, it can be sent elsewhere.
+    retry: nothing is sent that was not counted here. With `asks_where`, it can be sent elsewhere. `tried` is a form with a patch
+    that nobody has seen applied: what it says is kept.
     """
     parts: PageParts = request.app.state.parts.of(request.state.access)
     previewed = RetryRequest(
-        retry_type=type_of(selection), selection=selection, originator=what, requested_by=""
+        retry_type=type_of(selection),
+        selection=selection,
+        originator=what,
+        requested_by="",
+        terms=RetryTerms(patch=None if tried is None else tried.patch),
     )
     found = parts.gateway.plan(previewed, parts.codec)
     lines = found.lines(By.DESTINATION)
@@ -46,7 +52,7 @@ def show_preview(
     return show(
         request,
         "retry.html",
-        current=current,
+        current=f"/{post_to.split('/')[1].removeprefix('retry')}",
         what=what,
         post_to=post_to,
         back=back,
@@ -60,8 +66,18 @@ def show_preview(
         warnings=[text for _, text in warnings_of(found, sight, closed)],
         fields=fields or {},
         asks_where=asks_where,
+        patched=found.patched,
+        given={name: "" if tried is None else tried.exactly(name) for name in _KEPT},
+        was_tried=tried is not None,
+        may_edit=parts.access.may(Right.EDIT),
     )
 
+
+_KEPT = (
+    *("why", "rate", "canary", "canary_wait", "canary_limit", "limit", "in", "destination"),
+    *("drop_headers", "patch"),
+)
+"""The fields of the form that are filled again when a patch was tried."""
 
 MOST_DESTINATIONS = 10
 
@@ -129,18 +145,21 @@ router = APIRouter(prefix="/retry")
 
 _ALL = Selection()
 _WORDS = "all unresolved messages"
+_EVERYTHING = "Everything that is unresolved."
 
 
 @router.get("", dependencies=[IN_FULL])
 def preview_retry(request: Request) -> Response:
     """Show what a retry of everything would do, and the form that asks for it."""
-    what = "Everything that is unresolved."
-    return show_preview(request, _ALL, what=what, post_to="/retry", back="/", current="/")
+    return show_preview(request, _ALL, what=_EVERYTHING, post_to="/retry", back="/")
 
 
 @router.post("")
-def retry(parts: Parts, form: SentForm) -> Response:
-    """Ask for a retry of what the preview counted."""
-    request = form.retry(_ALL, f"retry of {_WORDS}", form.terms(parts))
-    made = parts.gateway.retry(form.planned(request))
+def retry(request: Request, parts: Parts, form: SentForm) -> Response:
+    """Ask for a retry of what the preview counted; or try a patch out that is new."""
+    asked = form.retry(_ALL, f"retry of {_WORDS}", form.terms(parts))
+    if form.is_untried(asked):
+        what, back = _EVERYTHING, form.back("/")
+        return show_preview(request, _ALL, what=what, post_to="/retry", back=back, tried=form)
+    made = parts.gateway.retry(form.planned(asked))
     return see_other(form.next(f"retry:{made.operation_id}"))

@@ -213,6 +213,11 @@ AGE: dict[str, object] = {"from": "2026-05-04T00:00:00Z", "to": "2026-05-05T00:0
 TOKEN = {"name": "deploy", "role": "operator", "queues": ["orders*"], "expires": "90d"}
 IN_QUEUE: dict[str, object] = {"queueaddress": "payments", **AGE}
 
+PATCH = {
+    "headers": {"set": {"Shop.Region": "eu"}, "remove": ["Shop.Tenant"]},
+    "body": [{"op": "add", "path": "/region", "value": "eu"}],
+}
+
 PREVIEWS = [
     Request("POST /api/errors/ids", ["{:order-2}", "{:nobody}", "order-3"]),
     Request("POST /api/errors/ids", {"no": "list"}),
@@ -223,6 +228,7 @@ PREVIEWS = [
     Request("POST /api/operations/preview", {"selection": {"qeue": "orders"}}),
     Request("POST /api/operations/preview", {"selection": {"all": True, "queue": "orders"}}),
     Request("POST /api/operations/preview", {"selection": {"queue": None}}),
+    Request("POST /api/operations/preview", {"selection": {"all": True}, "patch": PATCH}),
     Request("POST /api/archive_operations/preview", {"act": "archive", **ONE}),
     Request("POST /api/archive_operations/preview", {"act": "burn", **ONE}),
     Request("POST /api/pendingretries/retry/all/preview", {"queue": "orders"}),
@@ -252,6 +258,8 @@ REFUSED_TERMS: list[dict[str, object]] = [
     {"drop_headers": ["Retrier.RetryId"]},
     {"canary": 0},
     {"canary_wait": "1s"},
+    {"patch": {"body": [{"op": "add", "path": "region", "value": "eu"}]}},
+    {"patch": {"headers": {"set": {"NServiceBus.MessageId": "1"}}}},
     {"plan": "nonsense"},
     {"colour": "red"},
 ]

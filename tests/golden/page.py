@@ -180,6 +180,10 @@ FORMS = [
     Form("/retry", "/retry", {"rate": "fast"}),
     Form("/retry", "/retry", {"drop_headers": "Retrier.RetryId"}),
     Form("/retry", "/retry", {"plan": "nonsense"}),
+    Form(
+        "/retry", "/retry", {"patch": '{"headers": {"set": {"Shop.Region": "<eu>"}}}', "rate": "5"}
+    ),
+    Form("/retry", "/retry", {"patch": '{"headers": {}}'}),
     Form("/policies/simulate", typed=POLICIES),
     Form("/policies/simulate", typed=WRONG_POLICIES),
     Form(f"{ORDER_2}/retry", f"{ORDER_2}/retry", {"destination": "error"}),

@@ -16,10 +16,15 @@ from retrier.domain.approval import (
     Verdict,
 )
 from retrier.domain.edits import AskedEdit, Changes, EditRefusal, EditRefused, EditRequest
-from retrier.domain.retry_operation import Cancel
+from retrier.domain.retry_operation import Cancel, RetryRequest, RetryTerms, RetryType
+from retrier.domain.selection import Selection
 from retrier.store.approval_acts import decide_approval, lapse_approvals
 from retrier.store.engine.database import Database
-from retrier.store.operation_requests import steer_operation
+from retrier.store.operation_requests import (
+    CreatedOperation,
+    create_operation,
+    steer_operation,
+)
 from retrier.store.schema import retry_operations
 from retrier.store.verification import verify_store
 from tests.support.bench import QUEUE, Bench
@@ -29,6 +34,7 @@ from tests.support.factories import FAILED_AT, failure
 
 BOB = Decider(identity="bob", shown="bob (10.0.0.8)", may_edit=True)
 DAY = timedelta(hours=24)
+PATCH = '{"headers":{"set":{"Shop.Tenant":"south"}}}'
 LATER = FAILED_AT + timedelta(hours=1)
 
 
@@ -237,3 +243,41 @@ def test_what_is_declared_dead_meanwhile_is_not_sent(bench: Bench, unique_id: st
 def test_where_everything_waits_an_edit_does_too() -> None:
     assert ApprovalRules(over=0).asks_for_edit
     assert not ApprovalRules(over=1, acts=frozenset({ApprovedAct.ALL})).asks_for_edit
+
+
+class TestAPatchOfMany:
+    def ask(self, bench: Bench, patch: str | None) -> CreatedOperation:
+        rules = ApprovalRules(acts=frozenset({ApprovedAct.EDIT}))
+        request = RetryRequest(
+            retry_type=RetryType.ALL,
+            selection=Selection(),
+            originator="retry of all",
+            requested_by="ada",
+            terms=RetryTerms(patch=patch),
+            approval=ApprovalTerms(rules=rules, asked_as="ada"),
+        )
+        return create_operation(bench.db, request)
+
+    def test_waits_as_an_edit_does(self, bench: Bench, unique_id: str) -> None:
+        created = self.ask(bench, PATCH)
+        bench.work()
+
+        assert created.is_asking
+        assert bench.statuses() == {unique_id: "unresolved"}
+
+    def test_is_decided_by_who_may_edit(self, bench: Bench, unique_id: str) -> None:
+        created = self.ask(bench, PATCH)
+        operator = Decider(identity="bob", shown="bob")
+
+        refused = decide_approval(bench.db, created.operation_id, Verdict.APPROVE, operator)
+        decide_approval(bench.db, created.operation_id, Verdict.APPROVE, BOB)
+        bench.work()
+
+        assert refused is ApprovalRefusal.ROLE
+        assert bench.statuses() == {unique_id: "retry_issued"}
+
+    def test_is_what_waits_and_no_retry_without_one(self, bench: Bench, unique_id: str) -> None:
+        created = self.ask(bench, None)
+
+        assert unique_id
+        assert not created.is_asking

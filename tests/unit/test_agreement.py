@@ -17,11 +17,13 @@ from retrier.domain.folding import (
     compare,
     whose,
 )
+from retrier.domain.patches import write_patch
 from retrier.domain.recording import Known, StoredMessage
 from retrier.domain.sender_facts import FactReader, facts_of
 from retrier.domain.wire import Properties
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.factories import failure, unique_id
+from tests.support.library_samples import easynetq
 from tests.support.raw_messages import raw_properties
 
 BOTH = (True, False)
@@ -399,3 +401,52 @@ def test_what_one_retry_went_without_another_one_had():
     known = stored(first, claim="r2", issued=frozenset({"r1"}), dropped={"r1": ["page"]})
 
     assert not belongs(other, known)
+
+
+class TestAPatchedRetry:
+    """The failure of a retry that was sent as a patch has made it."""
+
+    PATCH = write_patch({"body": [{"op": "replace", "path": "/order", "value": 8}]})
+
+    def known(self, first: Failure, **changes: object) -> StoredMessage:
+        made = first.sender.patched(first.raw, first.body, first.dialect, self.PATCH)
+        assert made is not None
+        return stored(first, patches={"r1": self.PATCH}, sent={"r1": made}, **changes)  # type: ignore[arg-type] # fields of StoredMessage
+
+    def test_that_has_what_was_sent_is_its_message(self):
+        first = failure(message_id="m", body=b'{"order": 7}')
+        again = replace(failure(message_id="m", body=b'{"order":8}', raw=first.raw), retry_id="r1")
+
+        assert belongs(again, self.known(first))
+
+    def test_that_has_what_is_stored_is_another_message(self):
+        first = failure(message_id="m", body=b'{"order": 7}')
+
+        assert not belongs(replace(first, retry_id="r1"), self.known(first))
+
+    @pytest.mark.parametrize("body", [b'{"order":8}', b'{"order": 7}'])
+    def test_that_is_over_may_have_either(self, body):
+        first = failure(message_id="m", body=b'{"order": 7}')
+        again = replace(failure(message_id="m", body=body, raw=first.raw), retry_id="r1")
+
+        assert belongs(again, self.known(first, claim=None, issued=frozenset({"r1"})))
+
+    def test_of_another_patch_is_another_message(self):
+        first = failure(message_id="m", body=b'{"order": 7}')
+        again = replace(failure(message_id="m", body=b'{"order":9}', raw=first.raw), retry_id="r1")
+
+        assert not belongs(again, self.known(first))
+
+    @pytest.mark.parametrize(("inside", "is_its"), [('{"order":8}', True), ('{"order":7}', False)])
+    def test_that_fails_in_an_envelope_is_its_message(self, inside, is_its):
+        values = {"message_id": "m", "dialect": "easynetq", "headers": {}}
+        first = failure(**values, body=easynetq())
+        again = failure(**values, body=easynetq(inside), retry_id="r1")
+
+        assert belongs(again, self.known(first)) is is_its
+
+    def test_whose_original_is_deleted_is_compared_with_nothing(self):
+        first = failure(message_id="m", body=b'{"order": 7}')
+        again = replace(failure(message_id="m", body=b'{"order":8}', raw=first.raw), retry_id="r1")
+
+        assert not belongs(again, stored(first, patches={"r1": self.PATCH}))

@@ -6,7 +6,7 @@ from typing import Annotated, NotRequired
 from typing_extensions import TypedDict
 
 from retrier.api.shapes import Maybe, ReasonCount, SkippedMessage, Time, Working, one_of
-from retrier.api.shapes.messages import Claim, FailedMessage
+from retrier.api.shapes.messages import Claim, FailedMessage, HeaderChange
 from retrier.domain.approval import ApprovalState
 from retrier.domain.archive_operation import Act, ArchiveOperationState
 from retrier.domain.outcomes import RetryOutcome
@@ -67,6 +67,7 @@ class Operation(TypedDict):
     destination: NotRequired[Maybe[str]]
     rate: NotRequired[Maybe[int]]
     drop_headers: NotRequired[Maybe[Sequence[str]]]
+    patch_hash: NotRequired[Maybe[str]]
     total: int
     forwarded: int
     skipped: int
@@ -100,8 +101,12 @@ class RunningCanary(TypedDict):
 
 
 class OperationDetails(Operation):
-    """An operation with its batch, its canary, and why named messages were skipped."""
+    """An operation with its batch, its canary, its patch, and why named messages were skipped.
 
+    The patch is shown to who may read bodies.
+    """
+
+    patch: NotRequired[Maybe[Mapping[str, object]]]
     batch_id: NotRequired[Maybe[str]]
     canary: NotRequired[Maybe[RunningCanary]]
     estimated_end: NotRequired[Maybe[Time]]
@@ -161,6 +166,31 @@ class PreviewWarning(TypedDict):
     text: str
 
 
+class PatchedSample(TypedDict):
+    """A message before and after a patch; without bodies where they are no text."""
+
+    id: str
+    headers: Sequence[HeaderChange]
+    body_changed: bool
+    body_before: NotRequired[Maybe[str]]
+    body_after: NotRequired[Maybe[str]]
+    body_is_cut: bool
+
+
+class PatchPreview(TypedDict):
+    """What a patch would make of the first messages; `is_all`: there are no more.
+
+    `would_not` counts by reason those that it cannot be applied to: they are not sent.
+    """
+
+    hash: str
+    looked_at: int
+    is_all: bool
+    would_change: int
+    would_not: Sequence[ReasonCount]
+    samples: Sequence[PatchedSample]
+
+
 class OperationPreview(TypedDict):
     """What an operation would do, and the plan by which it does this and nothing else."""
 
@@ -175,6 +205,7 @@ class OperationPreview(TypedDict):
     ages: PreviewedLines
     attempts: PreviewedLines
     samples: Sequence[FailedMessage]
+    patch: NotRequired[Maybe[PatchPreview]]
     warnings: Sequence[PreviewWarning]
     plan: str
 

@@ -68,6 +68,9 @@ retry_operations = Table(
     Column("delay_ms", Number),
     # Patterns of headers that its retries go without; NULL: none.
     Column("drop_headers", Json),
+    # What is changed of each message that it sends, as JSON; NULL: nothing. A text, and no JSON of
+    # the database, which would write numbers anew.
+    Column("patch", Text),
     one_of("retry_type", RetryType),
     one_of("state", RetryOperationState),
     CheckConstraint(

@@ -63,4 +63,4 @@ def test_an_operator_finds_out_that_it_takes_who_may_edit(web: Web, edit_id: str
     shown = web.http.get("/approvals", headers=bearer(AccessRole.OPERATOR)).text
 
     assert edit_id
-    assert "About an edit only who may edit decides" in shown
+    assert "About an edit or a patch only who may edit decides" in shown
