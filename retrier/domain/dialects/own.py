@@ -97,7 +97,7 @@ class OwnDialect:
 
     def recognises(self, properties: Properties, body: bytes = b"") -> bool:
         """Say whether what the settings name is there."""
-        document = _document(body) if self.when.place is Place.BODY else None
+        document = read_document(body) if self.when.place is Place.BODY else None
         return self.when.read(properties, document) is not None
 
     def read(
@@ -110,7 +110,7 @@ class OwnDialect:
     ) -> FailureDetails:
         """Read what is there; the rest is as if it had not been said."""
         in_body = any(each.place is Place.BODY for each in self.sources.values())
-        document = _document(body) if in_body else None
+        document = read_document(body) if in_body else None
         told = {name: each.read(properties, document) for name, each in self.sources.items()}
         queue = told.get("queue") or otherwise or NOT_KNOWN
         time = told.get("time_of_failure")
@@ -167,7 +167,7 @@ def as_text(value: object) -> str | None:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _document(body: bytes) -> object:
+def read_document(body: bytes) -> object:
     """Return the JSON of a body; None for anything else."""
     if len(body) > LARGEST_BODY:
         return None
