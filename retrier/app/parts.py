@@ -241,6 +241,7 @@ def make_mapping(
         stream_order_header=settings.ingestion.stream_order_header,
         destinations=queue.destinations,
         own=tuple(each.dialect for each in settings.ingestion.dialects),
+        fields=settings.search.declared,
         exists=exists,
     )
 
