@@ -363,13 +363,19 @@ def _read(
     for name, text in given:
         if not is_name(name):
             raise NoCondition(_NO_NAME)
-        if known is not None and name not in known:
-            raise NoCondition(_UNKNOWN.format(name, ", ".join(known) or _NONE))
+        if known is not None:
+            check_name(name, known)
         condition = FieldCondition(name, text)
         if not condition.value:
             raise NoCondition(_EMPTY.format(name))
         _ = condition.bounds
         yield condition
+
+
+def check_name(name: str, known: Sequence[str]) -> None:
+    """Refuse the name of a field that is none of these, which are named. Raises NoCondition."""
+    if name not in known:
+        raise NoCondition(_UNKNOWN.format(name, ", ".join(known) or _NONE))
 
 
 def conditions_in(parts: Mapping[str, object]) -> FieldConditions:

@@ -70,6 +70,7 @@ class Api:
         callers: Callers | None = None,
         rules: AccessRules | None = None,
         approval: ApprovalRules | None = None,
+        field_names: Sequence[str] = (),
     ) -> None:
         self.db = db
         self.transport = ScriptedTransport()
@@ -100,6 +101,7 @@ class Api:
             feed=LiveFeed(db),
             read_policies=partial(read_policies, own_queues=frozenset({ERROR_QUEUE, STAGING})),
             session_id=HOLDER.session_id,
+            field_names=field_names,
             callers=callers or Callers(),
             gate=Gate(db, rules, clock=self.clock),
             # By its clock every answer is found in no time: a busy machine would have it remembered.

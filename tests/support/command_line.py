@@ -33,9 +33,9 @@ NO_ENVIRONMENT = {"RETRIER_URL": None, "RETRIER_TOKEN": None, "USER": "ada", "NO
 class CommandLine:
     """Runs commands; keeps the requests they made."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, field_names: Sequence[str] = ()) -> None:
         self.bench = Bench(db)
-        self.api = Api(db)
+        self.api = Api(db, field_names=field_names)
         self.clock = FrozenClock()
         self.requests: list[httpx.Request] = []
         self.terminal: int | None = None
