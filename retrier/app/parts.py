@@ -191,6 +191,7 @@ def make_gateway(parts: Parts) -> Gateway:
         audit=parts.audit,
         approval=None if approval is None else approval.rules,
     )
+    gateway.fields = settings.search.declared
     if access is not None:
         gateway.tokens_given = frozenset(each.name for each in access.tokens)
     return gateway

@@ -13,6 +13,7 @@ from typing import Any
 from xml.parsers import expat
 
 from retrier.domain.access import QueuePatterns, matches_queue
+from retrier.domain.dialects import by_name
 from retrier.domain.dialects.dialect import LARGEST_BODY, Original
 from retrier.domain.dialects.own import Place, Source, as_text, read_document, resolve
 from retrier.domain.text import clean
@@ -126,6 +127,19 @@ def read_fields(
     )
     found = ((each.name, _value(read, each.source)) for each in wanted)
     return {name: value for name, value in found if value}
+
+
+def read_stored(
+    declared: Sequence[DeclaredField],
+    queue: str,
+    dialect: str,
+    properties: Properties,
+    body: bytes,
+) -> Mapping[str, str]:
+    """Return the values of a failure that was stored, as it was read in this dialect."""
+    known = by_name(dialect)
+    inside = None if known is None else known.unwrap(properties, body)
+    return read_fields(declared, queue, properties, body, inside)
 
 
 def _value(message: "_Message", source: Source | XmlPath) -> str:

@@ -297,7 +297,8 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
         *((messages[name], getattr(selection, name)) for name in OF_PLACE),
     )
     yield from (column == value for column, value in exact if value is not None)
-    yield from have_fields(selection.fields)
+    if selection.fields:
+        yield from have_fields(selection.fields)
     if selection.text is not None:
         yield holds_text(selection.text)
 

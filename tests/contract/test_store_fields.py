@@ -1,5 +1,7 @@
 """Values of declared fields: written with failures, gone with messages, asked by selections."""
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import insert
 
@@ -8,7 +10,7 @@ from retrier.domain.failed_message import FailedMessageStatus, Failure
 from retrier.domain.fields import read_conditions
 from retrier.domain.selection import Selection, describe
 from retrier.store.engine.database import Database
-from retrier.store.fields import find_fields
+from retrier.store.fields import find_fields, find_next, read_anew, write_anew
 from retrier.store.message_lists import Order, PageRequest, list_messages
 from retrier.store.schema import message_fields
 from retrier.store.selections import count_matches, find_chunk, from_json, to_json
@@ -17,8 +19,14 @@ from retrier.store.verification_rules import FIELD_RULES
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_rows import again, only_message, record, rows
 from tests.support.bench import Bench
-from tests.support.factories import failure
+from tests.support.factories import FAILED_AT, failure
+from tests.support.fields import DECLARED
+from tests.support.library_samples import easynetq
 from tests.support.old import age, settle, sweep
+from tests.support.raw_messages import delivery
+from tests.support.understood import failure as understood
+
+CODEC = AmqpPropertyCodec()
 
 
 def failed(**values: str) -> Failure:
@@ -34,7 +42,7 @@ def numbers_of(db: Database, selection: Selection) -> list[str]:
     chunk = find_chunk(db, selection, 0)
     by_chunk = list(chunk.unique_ids) if chunk else []
     page = PageRequest(number=1, size=50)
-    listed = list_messages(db, selection, Order(), page, AmqpPropertyCodec())
+    listed = list_messages(db, selection, Order(), page, CODEC)
     assert sorted(each.unique_message_id for each in listed.items) == sorted(by_chunk)
     assert count_matches(db, selection) == len(by_chunk) == listed.total
     values = find_fields(db, by_chunk)
@@ -163,7 +171,7 @@ class TestASelection:
         record(database, *(failed(order="1") for _ in range(1001)))
 
         page = PageRequest(number=1, size=5)
-        found = list_messages(database, wanted(order="1"), Order(), page, AmqpPropertyCodec())
+        found = list_messages(database, wanted(order="1"), Order(), page, CODEC)
 
         assert found.total == 1001
 
@@ -177,6 +185,83 @@ class TestASelection:
 
     def test_is_said_in_words(self) -> None:
         assert describe(wanted(order="4711")) == "field.order 4711"
+
+
+class TestWhatIsStoredAlready:
+    def test_is_read_once_however_often_it_failed(self, database: Database) -> None:
+        first = failure(body=b'{"order": 1}')
+        record(database, first)
+        record(database, again(first, time_of_failure=FAILED_AT + timedelta(hours=1)))
+
+        done = read_anew(database, 0, DECLARED, CODEC)
+
+        assert (done.read, done.values) == (1, 1)
+        assert values_of(database) == [("order", "1")]
+
+    def test_gets_the_values_of_its_headers(self, database: Database) -> None:
+        record(database, failure(body=b"?", headers={"Shop.Customer": "x"}))
+
+        read_anew(database, 0, DECLARED, CODEC)
+
+        assert values_of(database) == [("customer", "x")]
+
+    def test_loses_the_values_of_fields_that_are_declared_no_more(self, database: Database) -> None:
+        record(database, failure(body=b"{}", fields={"old": "1"}))
+
+        read_anew(database, 0, DECLARED, CODEC)
+
+        assert values_of(database) == []
+
+    def test_is_the_same_when_it_is_read_twice(self, database: Database) -> None:
+        record(database, failure(body=b'{"order": 1}'))
+
+        for _ in range(2):
+            read_anew(database, 0, DECLARED, CODEC)
+
+        assert values_of(database) == [("order", "1")]
+
+    def test_is_read_in_pages_behind_the_last_number(self, database: Database) -> None:
+        record(database, *(failure(body=b'{"order": %d}' % number) for number in range(1001)))
+
+        first = read_anew(database, 0, DECLARED, CODEC)
+        assert first.after is not None
+        second = read_anew(database, first.after, DECLARED, CODEC)
+
+        assert (first.read, second.read) == (1000, 1)
+        assert len(values_of(database)) == 1001
+
+    def test_is_read_in_smaller_pages_where_bodies_are_large(self, database: Database) -> None:
+        record(database, *(failure(body=b" " * 7_000_000) for _ in range(3)))
+
+        assert read_anew(database, 0, DECLARED, CODEC).read == 2
+
+    def test_is_left_to_a_failure_that_comes_meanwhile(self, database: Database) -> None:
+        first = failure(body=b'{"order": 1}')
+        record(database, first)
+        (read,) = find_next(database, 0)
+        record(database, again(first, fields={"order": "2"}))
+
+        written = write_anew(
+            database, {read.number: {"order": "1"}}, {read.number: read.attempt_id}
+        )
+
+        assert (written, values_of(database)) == ([], [("order", "2")])
+
+    def test_that_was_deleted_meanwhile_gets_no_values(self, database: Database) -> None:
+        assert write_anew(database, {7: {"order": "1"}}, {7: 1}) == []
+        assert values_of(database) == []
+
+    def test_in_an_envelope_is_read_as_it_was_when_it_came(self, database: Database) -> None:
+        arrived = delivery(body=easynetq(), type="EasyNetQ.SystemMessages.Error, EasyNetQ")
+        record(database, understood(arrived))
+
+        read_anew(database, 0, DECLARED, CODEC)
+
+        assert values_of(database) == [("order", "7")]
+
+
+def values_of(db: Database) -> list[tuple[str, str]]:
+    return [(row["name"], row["value"]) for row in rows(db, message_fields)]
 
 
 def test_a_value_without_its_message_is_found(database: Database) -> None:

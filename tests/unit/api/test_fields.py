@@ -8,14 +8,13 @@ import pytest
 from retrier.store.engine.database import Database
 from tests.support.api import Api
 from tests.support.factories import failure
-
-NAMES = ("customer", "order", "total")
+from tests.support.fields import DECLARED
 
 
 @pytest.fixture
 def api(database: Database) -> Iterator[Api]:
     """Give the API of a service that declares these fields."""
-    made = Api(database, field_names=NAMES)
+    made = Api(database, fields=DECLARED)
     yield made
     made.http.close()
 
@@ -199,3 +198,32 @@ class TestAMessage:
 
         assert "fields" not in api.http.get(f"/api/errors/{plain}").json()
         api.http.close()
+
+
+class TestWhatIsStoredAlready:
+    def reindex(self, api: Api, **body: object) -> dict[str, int]:
+        answer = api.http.post("/api/search/reindex", json=body)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, int] = answer.json()
+        return found
+
+    def test_is_read_anew(self, api: Api) -> None:
+        (stored,) = api.receive(failure(body=b'{"order": 4711}'))
+
+        done = self.reindex(api)
+
+        assert (done["read"], done["values"], done["passed_over"]) == (1, 1, 0)
+        assert api.ids(**{"field.order": "4711"}) == [stored]
+
+    def test_is_over_behind_the_last_message(self, api: Api) -> None:
+        api.receive(failure(), failure())
+
+        last = self.reindex(api)["after"]
+
+        assert self.reindex(api, after=last) == {"read": 0, "values": 0, "passed_over": 0}
+
+    @pytest.mark.parametrize(
+        "body", [{"after": -1}, {"after": "1"}, {"before": 1}, {"after": 2**63}]
+    )
+    def test_goes_on_behind_a_number_only(self, api: Api, body: dict[str, object]) -> None:
+        assert api.http.post("/api/search/reindex", json=body).status_code == 422

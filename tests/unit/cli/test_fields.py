@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from tests.conftest import opened_empty
 from tests.support.command_line import CommandLine
 from tests.support.factories import failure
+from tests.support.fields import declare
 
 
 @pytest.fixture
 def cli(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
     """Give the command line of a service that declares fields."""
     with opened_empty("sqlite", request) as db:
-        made = CommandLine(db, field_names=("order", "total"))
+        made = CommandLine(db, fields=declare(order="/order", total="/total"))
         yield made
         made.api.http.close()
 
@@ -97,3 +99,34 @@ def test_a_view_with_columns_is_a_list_of_conditions(cli: CommandLine, two: list
     cli.api.http.put("/api/views/night", json={"page": "messages", "query": query})
 
     assert cli.lines("errors", "list", "--view", "night", "--ids") == [two[0]]
+
+
+def test_what_is_stored_is_read_anew_to_its_end(cli: CommandLine) -> None:
+    cli.api.receive(failure(body=b'{"order": 1}'), failure(body=b'{"order": 2, "total": 3}'))
+
+    assert cli.lines("search", "reindex") == ["2 messages read, 3 values found"]
+    assert len(cli.requests) == 2
+    assert len(cli.lines("errors", "list", "--field", "order=2", "--ids")) == 1
+
+
+def test_an_interrupted_reading_says_where_it_goes_on(cli: CommandLine) -> None:
+    pages = iter([{"read": 1000, "values": 7, "passed_over": 0, "after": 1234}])
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        page = next(pages, None)
+        if page is None:
+            return httpx.Response(503, json={"title": "away"})
+        return httpx.Response(200, json=page, headers={"X-Particular-Version": "1"})
+
+    cli.answer = answer
+
+    result = cli.run("search", "reindex")
+
+    assert result.exit_code != 0
+    assert "to go on here: retrier search reindex --after 1234" in result.stderr
+
+
+def test_reading_goes_on_behind_a_number(cli: CommandLine) -> None:
+    cli.api.receive(failure(), failure(body=b'{"order": 2}'))
+
+    assert cli.lines("search", "reindex", "--after", "1") == ["1 message read, 1 value found"]

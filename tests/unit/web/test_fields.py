@@ -9,6 +9,7 @@ import pytest
 from retrier.store.engine.database import Database
 from tests.support.api import Api
 from tests.support.factories import failure
+from tests.support.fields import declare
 from tests.support.web import Web, forms_of
 
 ROW = re.compile(r'data-row="message/([^"]+)"')
@@ -17,7 +18,7 @@ ROW = re.compile(r'data-row="message/([^"]+)"')
 @pytest.fixture
 def web(database: Database) -> Iterator[Web]:
     """Give the page of a service that declares fields."""
-    api = Api(database, field_names=("order", "total"))
+    api = Api(database, fields=declare(order="/order", total="/total"))
     made = Web(api)
     yield made
     made.close()
