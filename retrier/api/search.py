@@ -8,7 +8,7 @@ from retrier.api.answers import Answer, Routes, present, told
 from retrier.api.requests import InContext
 from retrier.api.shapes import service as shapes
 
-_LARGEST = 2**63 - 1
+_LARGEST = 10**15
 
 router = Routes(prefix="/api/search", tags=["search"])
 

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from math import isfinite
 from typing import Any
 from xml.parsers import expat
@@ -119,14 +118,18 @@ def read_fields(
 
     `inside` is the message in an error envelope: its headers come first, and its body is read.
     """
-    wanted = [each for each in declared if each.is_of(queue)]
-    read = _Message(
-        [properties] if inside is None else [inside.properties, properties],
+    wanted = [each for each in declared if each.queues is None or each.is_of(queue)]
+    message = _Message(
+        (properties,) if inside is None else (inside.properties, properties),
         body if inside is None else inside.body,
-        [each.source for each in wanted if isinstance(each.source, XmlPath)],
+        wanted,
     )
-    found = ((each.name, _value(read, each.source)) for each in wanted)
-    return {name: value for name, value in found if value}
+    values = {}
+    for each in wanted:
+        value = message.read(each.source)
+        if value:
+            values[each.name] = value
+    return values
 
 
 def read_stored(
@@ -142,41 +145,51 @@ def read_stored(
     return read_fields(declared, queue, properties, body, inside)
 
 
-def _value(message: "_Message", source: Source | XmlPath) -> str:
-    try:
-        text = message.find(source)
-    except (ValueError, RecursionError):
-        return ""
-    return clean((text or "").strip(), LONGEST_VALUE).strip()
+_NOT_READ = object()
+"""Stands for a body that nobody has taken apart yet."""
 
 
 class _Message:
     """A message of which fields are read; its body is taken apart once, if any stands there."""
 
+    __slots__ = ("_body", "_document", "_properties", "_wanted", "_xml")
+
     def __init__(
-        self, properties: Sequence[Properties], body: bytes, paths: Sequence[XmlPath]
+        self, properties: Sequence[Properties], body: bytes, wanted: Sequence[DeclaredField]
     ) -> None:
         self._properties = properties
         self._body = body
-        self._paths = paths
+        self._wanted = wanted
+        self._document: object = _NOT_READ
+        self._xml: Mapping[XmlPath, str] | None = None
 
-    @cached_property
-    def _document(self) -> object:
-        return read_document(self._body)
+    def read(self, source: Source | XmlPath) -> str:
+        """Return the value that stands there, cut to its length; empty if there is none."""
+        try:
+            text = self._find(source)
+        except (ValueError, RecursionError):
+            return ""
+        return clean(text.strip(), LONGEST_VALUE).strip() if text else ""
 
-    @cached_property
-    def _in_xml(self) -> Mapping[XmlPath, str]:
-        return _read_xml(self._body, self._paths)
-
-    def find(self, source: Source | XmlPath) -> str | None:
-        """Return the text that stands there; None if there is none. Raises as texts of JSON do."""
+    def _find(self, source: Source | XmlPath) -> str | None:
         if isinstance(source, XmlPath):
-            return self._in_xml.get(source)
-        if source.place is Place.BODY:
-            value = resolve(self._document, source.name)
-            return None if isinstance(value, dict | list) else as_text(value)
-        told = (source.read(each, None) for each in self._properties)
-        return next((each for each in told if each), None)
+            if self._xml is None:
+                sources = (each.source for each in self._wanted)
+                paths = [each for each in sources if isinstance(each, XmlPath)]
+                self._xml = _read_xml(self._body, paths)
+            return self._xml.get(source)
+        if source.place is not Place.BODY:
+            told = (source.read(each, None) for each in self._properties)
+            return next((each for each in told if each), None)
+        if self._document is _NOT_READ:
+            self._document = read_document(self._body)
+        value = resolve(self._document, source.name)
+        if isinstance(value, str):
+            return value
+        if isinstance(value, dict | list):
+            return None
+        plain = type(value) is int or (type(value) is float and isfinite(value))
+        return str(value) if plain else as_text(value)
 
 
 class _Enough(Exception):

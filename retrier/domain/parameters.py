@@ -15,8 +15,8 @@ from retrier.domain.text import COLUMN_BYTES
 
 _LONGEST_SHOWN = 100
 _MOST_SHOWN = 20
-FAMILY = ".NAME"
-"""What a known name ends with that stands for all names with its beginning: `field.NAME`."""
+FAMILY = ".*"
+"""What a known name ends with that stands for all names with its beginning: `field.*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

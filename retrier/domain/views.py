@@ -34,7 +34,7 @@ CONDITIONS: Mapping[ViewList, frozenset[str]] = {
         *("status", "text", "group", "queue", "endpoint", "message_type", "exception_type"),
         *("reason", "stream", "host", "process", "node", "message_id", "failed_from"),
         *("failed_to", "attempts_at_least", "disposition", "archived_by", "operation", "outcome"),
-        "field.NAME",
+        "field.*",
         "columns",
     },
     ViewList.GROUPS: _ORDER | {"by", "text", "since"},

@@ -99,7 +99,7 @@ def _fields_asked(
         str,
         Query(
             alias=f"field{FAMILY}",
-            description="the value of the declared field NAME, or a range: 10..20, 2026-05-04..",
+            description="the value of this declared field, or a range: 10..20, 2026-05-04..",
         ),
     ] = "",
 ) -> FieldTexts:

@@ -271,3 +271,17 @@ def test_a_value_without_its_message_is_found(database: Database) -> None:
     broken = {each.rule: each.broken for each in verify_store(database).rules if each.broken}
 
     assert list(broken) == list(FIELD_RULES)
+
+
+def test_values_of_other_queues_are_not_seen_where_own_ones_only_are(database: Database) -> None:
+    record(
+        database,
+        failure(queue="orders.eu", fields={"order": "1"}),
+        failure(queue="billing", fields={"order": "1"}),
+    )
+    narrow = database.narrowed(("orders*",))
+
+    found = numbers_of(narrow, wanted(order="1"))
+
+    assert found == ["1"]
+    assert values_of(narrow) == [("order", "1")]

@@ -53,6 +53,7 @@ READS = [
     "/api/errors?modified=yesterday",
     "/api/errors?failed_from=2026-05-05T00:00:00Z&failed_to=2026-05-04T00:00:00Z",
     "/api/errors?attempts_at_least=none",
+    "/api/errors?field.order=4711",
     "/api/errors?disposition=lost",
     "/api/errors?id_prefix=1",
     "/api/errors?queue=%00",

@@ -39,6 +39,8 @@ READS = [
     Line("errors list"),
     Line("errors list --status unresolved --queue orders --ids"),
     Line("errors list --status nonsense"),
+    Line("errors list --field order=4711"),
+    Line("errors list --field order"),
     Line("errors list --limit 2 --page 1"),
     Line("errors list --limit 3 --text nothing"),
     Line("errors show {order-2}"),

@@ -1,10 +1,11 @@
 """A dialect of an operator's own, made of settings: where each fact of a failure stands."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 
 from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
@@ -148,8 +149,7 @@ class OwnDialect:
 
 def resolve(document: object, pointer: str) -> object:
     """Return what a JSON pointer (RFC 6901) meets in a document; None if it meets nothing."""
-    for part in pointer.split("/")[1:]:
-        step = part.replace("~1", "/").replace("~0", "~")
+    for step in _steps(pointer):
         if isinstance(document, dict):
             document = document.get(step)
         elif isinstance(document, list) and step.isascii() and step.isdigit():
@@ -158,6 +158,12 @@ def resolve(document: object, pointer: str) -> object:
         else:
             return None
     return document
+
+
+@cache
+def _steps(pointer: str) -> Sequence[str]:
+    """Return the names that a pointer goes through; pointers are of the settings, so they are few."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
 
 
 def as_text(value: object) -> str | None:
