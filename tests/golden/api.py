@@ -335,6 +335,8 @@ ACTS = [
     Request("POST /api/recovery/retry", {"queue": ""}),
     Request("DELETE /api/recovery"),
     Request("DELETE /api/recovery"),
+    Request("POST /api/search/reindex", {"after": 1_000_000}),
+    Request("POST /api/search/reindex", {"after": -1}),
     Request("POST /api/imports/{import_id:import-1}/retry?destination=orders"),
     Request("POST /api/imports/{import_id:import-1}/retry"),
     Request("POST /api/imports/{import_id:import-0}/retry?destination=error"),

@@ -111,6 +111,7 @@ READS = [
     Line("imports retry --all --dialect esperanto"),
     Line("streams release 'order 42' --queue orders --dry-run"),
     Line("recover"),
+    Line("search reindex --after 1000000"),
     Line("token list --config {config}"),
     Line("audit verify {audit}"),
     Line("audit verify {folder}/none.jsonl"),
