@@ -49,6 +49,7 @@ from retrier.domain.edits import (
     header_texts,
     show_editable,
 )
+from retrier.domain.fields import DeclaredField
 from retrier.domain.identity import canonical
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import (
@@ -91,6 +92,7 @@ from retrier.store.comments import delete_comment, write_comment
 from retrier.store.dead_messages import declare_dead, revive
 from retrier.store.edit_requests import FoundOriginal, ask_edit, find_original
 from retrier.store.engine.database import Database
+from retrier.store.fields import ReadAnew, read_anew
 from retrier.store.operation_requests import CreatedOperation, create_operation, steer_operation
 from retrier.store.previews import Preview, preview
 from retrier.store.recovery import begin_recovery, end_recovery
@@ -421,6 +423,8 @@ class Gateway:
         self._approval = approval
         self.tokens_given: frozenset[str] | None = None
         """Names of tokens of the settings: no other token is called so. None: nobody is asked."""
+        self.fields: Sequence[DeclaredField] = ()
+        """The declared fields."""
         self.guard = Guard(db, audit=audit)
 
     def of(self, access: Access) -> "Gateway":
@@ -664,6 +668,14 @@ class Gateway:
         self.guard.must_own_all()
         with recording(self._emit):
             return end_recovery(self._db, who)
+
+    @audited("read_fields_anew")
+    def read_fields_anew(self, after: int) -> ReadAnew:
+        """Read the declared fields of the next stored messages behind a number."""
+        self.guard.must(Right.CONFIGURE)
+        self.guard.must_own_all()
+        with recording(self._emit):
+            return read_anew(self._db, after, self.fields, self._codec)
 
     @audited("create_redirect", says_why_not=True)
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:

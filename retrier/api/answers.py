@@ -16,6 +16,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 
+from retrier.domain.fields import PREFIX
 from retrier.domain.parameters import nearest
 from retrier.http import problems
 from retrier.http.problems import RETRY_AFTER, Problem
@@ -227,7 +228,9 @@ def _field_error(error: Mapping[str, Any], body: Any) -> dict[str, str]:
     if error["type"] == "extra_forbidden" and body is not None:
         known = _members_at(body.field_info.annotation, parts[1:-1])
     reason = _why_stray(parts[-1], known) if known else error["msg"]
-    return {"field": ".".join(parts), "reason": reason}
+    # The members of a selection that are conditions on fields are read together.
+    field = ".".join(parts).replace(f".{PREFIX}*.", f".{PREFIX}").removesuffix(".[key]")
+    return {"field": field, "reason": reason}
 
 
 def _why_stray(name: str, known: AbstractSet[str]) -> str:

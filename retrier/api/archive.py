@@ -32,7 +32,14 @@ from retrier.api.requests import (
     page_headers,
     read_range,
 )
-from retrier.api.selections import Line, PlanText, SelectionBody, named_plan, refuse_plan
+from retrier.api.selections import (
+    Line,
+    PlanText,
+    SelectionBody,
+    named_plan,
+    refuse_plan,
+    understand,
+)
 from retrier.api.shapes import OnlyId, ReasonCount
 from retrier.api.shapes import operations as shapes
 from retrier.api.shapes.messages import FailedMessage, OperationOfGroup, OperationStatus
@@ -303,7 +310,7 @@ def create_archive_operation(
     body: ArchiveBody, parts: Parts, context: InContext
 ) -> Answer[shapes.ArchiveOutcome] | Refusal:
     """Archive, unarchive or resolve the messages of a selection, or what its preview counted."""
-    act, selection = Act(body.act), body.selection.to_selection()
+    act, selection = Act(body.act), understand(body.selection, parts)
     words, plan = f"{act} of {describe(selection)}", named_plan(body.plan)
     if plan is not None:
         if plan.subject != hash_subject(act, selection):
@@ -315,7 +322,7 @@ def create_archive_operation(
 @operations_router.post("/archive_operations/preview", status_code=200)
 def preview_archive_operation(body: ArchiveBody, parts: Parts) -> Answer[shapes.ArchivePreview]:
     """Count what the same request would change, and what it would leave as it is."""
-    return told(_look(parts, Act(body.act), body.selection.to_selection()))
+    return told(_look(parts, Act(body.act), understand(body.selection, parts)))
 
 
 def _look(parts: ApiParts, act: Act, selection: Selection) -> shapes.ArchivePreview:

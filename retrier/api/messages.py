@@ -42,6 +42,7 @@ from retrier.domain.wait_reasons import describe_reasons
 from retrier.domain.wire import unpack
 from retrier.store.attempts import ShownAttempt, list_attempts
 from retrier.store.engine.database import Database
+from retrier.store.fields import find_fields
 from retrier.store.groups import list_queues, summarise
 from retrier.store.imports import find_send
 from retrier.store.message_details import (
@@ -105,8 +106,12 @@ def listed(db: Database, shown: Sequence[ListedMessage]) -> list[shapes.FailedMe
     return [item(each, waits.get(each.unique_message_id)) for each in shown]
 
 
-def details(found: MessageDetails, waits_because: str | None = None) -> shapes.FailedMessageDetails:
-    """Show a message with its attempts, groups and claim."""
+def details(
+    found: MessageDetails,
+    waits_because: str | None = None,
+    fields: Mapping[str, str] | None = None,
+) -> shapes.FailedMessageDetails:
+    """Show a message with its attempts, groups and claim; None of fields if none is declared."""
     unique_id = found.message.unique_message_id
     shown: shapes.FailedMessageDetails = {
         **item(found.message),
@@ -133,6 +138,7 @@ def details(found: MessageDetails, waits_because: str | None = None) -> shapes.F
         "claim": claim(found.claim) if found.claim else None,
         "sent_to": found.sent_to,
         "waits_because": waits_because,
+        "fields": fields,
     }
     return present(shown)
 
@@ -376,7 +382,13 @@ def get_error(
         return _unknown(parts, failed_message_id)
     found = replace(found, headers=parts.headers(found.headers), edits=parts.changes(found.edits))
     reasons = find_waits(parts.db, failed_message_id)
-    return answer(request, details(found, describe_reasons(reasons)))
+    return answer(request, details(found, describe_reasons(reasons), _fields(parts, found)))
+
+
+def _fields(parts: ApiParts, found: MessageDetails) -> Mapping[str, str] | None:
+    """Return the values of its declared fields; None without a look if there is none."""
+    key = found.message.unique_message_id
+    return find_fields(parts.db, [key])[key] if parts.field_names else None
 
 
 def _unknown(parts: ApiParts, failed_message_id: str) -> Refusal:

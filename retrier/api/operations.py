@@ -27,7 +27,7 @@ from retrier.api.messages import claim, item
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.patches import patch_of, patch_preview, shown_patch
 from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
-from retrier.api.selections import AskedBody, named_plan, refuse_plan
+from retrier.api.selections import AskedBody, named_plan, refuse_plan, understand
 from retrier.api.shapes import OnlyId, camel
 from retrier.api.shapes import operations as shapes
 from retrier.domain.headers import why_not_dropped
@@ -446,7 +446,7 @@ def look_ahead(
 
 def _read(body: AskedBody, parts: ApiParts, context: RequestContext) -> RetryRequest:
     """Return what is asked for. Raises WrongField, RequestValidationError."""
-    selection = body.selection.to_selection()
+    selection = understand(body.selection, parts)
     _check_destination(context, body.destination)
     _check_dropped(body.drop_headers or ())
     _check_time(parts, body.not_before)

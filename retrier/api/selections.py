@@ -1,5 +1,7 @@
 """The body of a request: which messages, on which terms, and by which plan."""
 
+import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -17,7 +19,15 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import Refusal, problem
+from retrier.api.parts import ApiParts
 from retrier.api.requests import MOST_IDS, ComingMoment, Duration, LastMoment, Moment, is_id
+from retrier.domain.fields import (
+    NAME_PATTERN,
+    PREFIX,
+    NoCondition,
+    check_name,
+    read_conditions,
+)
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import (
     HIGHEST_RATE,
@@ -33,6 +43,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import OUTCOME_ALONE, Selection, WantedDisposition
 from retrier.domain.text import COLUMN_BYTES, clean
 from retrier.http.filters import LARGEST_INTEGER, TURNED
+from retrier.http.problems import WrongField
 
 _NO_PLAN = "It is not the plan of a preview."
 
@@ -105,6 +116,16 @@ Text = Annotated[
 Ids = Annotated[
     list[Annotated[str, AfterValidator(_an_id)]], Field(min_length=1, max_length=MOST_IDS)
 ]
+OF_FIELDS = f"{PREFIX}*"
+"""Stands for all members of a selection that are conditions on declared fields."""
+
+
+def _show_fields(schema: dict[str, Any]) -> None:
+    """Describe them as JSON has them: a member for each, whose name begins alike."""
+    condition = schema["properties"].pop(OF_FIELDS)["additionalProperties"]
+    schema["patternProperties"] = {f"^{re.escape(PREFIX)}{NAME_PATTERN}$": condition}
+
+
 Count = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
 
 
@@ -112,10 +133,11 @@ class SelectionBody(BaseModel):
     """Conditions on messages, joined by *and*; or `ids` alone; or `all` alone.
 
     Nothing is guessed: a number is no text, an unknown part is refused, and so is null. A
-    misspelled or forgotten condition would else select more than was meant.
+    misspelled or forgotten condition would else select more than was meant. A condition on the
+    declared field `order` is the member `field.order`.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra=_show_fields)
 
     everything: Annotated[Literal[True] | None, Field(alias="all"), BeforeValidator(_is_true)] = (
         None
@@ -139,6 +161,26 @@ class SelectionBody(BaseModel):
     disposition: Annotated[WantedDisposition | None, Field(strict=False)] = None
     operation: Text | None = None
     outcome: Annotated[RetryOutcome | None, Field(strict=False)] = None
+    fields: Annotated[dict[str, Text], Field(alias=OF_FIELDS)] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_fields(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        named = [key for key in value if isinstance(key, str) and key.startswith(PREFIX)]
+        gathered = {key.removeprefix(PREFIX): value[key] for key in named}
+        others = {key: each for key, each in value.items() if key not in named}
+        return {**others, OF_FIELDS: gathered} if named else value
+
+    @field_validator("fields")
+    @classmethod
+    def _can_be_meant(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        try:
+            read_conditions(value.items())
+        except NoCondition as error:
+            raise PydanticCustomError("no_condition", "{words}", {"words": str(error)}) from None
+        return value
 
     @field_validator("*", mode="before")
     @classmethod
@@ -168,8 +210,19 @@ class SelectionBody(BaseModel):
 
     def to_selection(self) -> Selection:
         """Return it; with `all`, a selection without any condition."""
-        parts = self.model_dump(exclude={"everything", "ids"}, exclude_none=True)
-        return Selection(ids=None if self.ids is None else tuple(self.ids), **parts)
+        parts = self.model_dump(exclude={"everything", "ids", "fields"}, exclude_none=True)
+        ids = None if self.ids is None else tuple(self.ids)
+        return Selection(ids=ids, **parts, fields=read_conditions(self.fields.items()))
+
+
+def understand(body: SelectionBody, parts: ApiParts) -> Selection:
+    """Return what is selected. Raises WrongField if a field is not declared."""
+    for name in body.fields:
+        try:
+            check_name(name, parts.field_names)
+        except NoCondition as error:
+            raise WrongField(f"body.selection.{PREFIX}{name}", str(error)) from None
+    return body.to_selection()
 
 
 LONGEST_WHY = 1000

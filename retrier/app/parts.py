@@ -191,6 +191,7 @@ def make_gateway(parts: Parts) -> Gateway:
         audit=parts.audit,
         approval=None if approval is None else approval.rules,
     )
+    gateway.fields = settings.search.declared
     if access is not None:
         gateway.tokens_given = frozenset(each.name for each in access.tokens)
     return gateway
@@ -241,6 +242,7 @@ def make_mapping(
         stream_order_header=settings.ingestion.stream_order_header,
         destinations=queue.destinations,
         own=tuple(each.dialect for each in settings.ingestion.dialects),
+        fields=settings.search.declared,
         exists=exists,
     )
 

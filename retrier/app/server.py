@@ -23,6 +23,7 @@ from retrier.app.dialects import try_messages
 from retrier.app.parts import ANSWER_LIMIT, Parts, make_callers, make_gateway
 from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
+from retrier.domain.fields import names_of
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
 from retrier.http.access import PEER, Gate, GuessLimit
@@ -88,6 +89,7 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         health=api.health,
         queues=state.queues,
         session_id=api.session_id,
+        field_names=api.field_names,
         additions=state.additions,
         simulating=api.simulating,
         policies=api.policies,
@@ -337,6 +339,7 @@ def _api_parts(parts: Parts, health: Health, feed: LiveFeed) -> ApiParts:
         policies=lambda: parts.policies.in_force,
         read_policies=partial(read_policies, own_queues=name_settings_queues(parts.settings)),
         session_id=parts.session_id,
+        field_names=names_of(parts.settings.search.declared),
         gate=make_gate(parts),
         configured=_configured(parts.settings),
         callers=make_callers(parts.settings.api),

@@ -28,6 +28,7 @@ from retrier.cli import (
     recovery,
     redirects,
     retry,
+    search,
     service,
     streams,
     tokens,
@@ -129,6 +130,7 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
             "breakers",
             "streams",
             "views",
+            "search",
             "dialects",
             "token",
         ),
@@ -187,6 +189,7 @@ app.add_typer(imports.app, name="imports")
 app.add_typer(pending.app, name="pending")
 app.add_typer(redirects.app, name="redirects")
 app.add_typer(views.app, name="views")
+app.add_typer(search.app, name="search")
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(streams.app, name="streams")
 app.add_typer(operations.steering_app, name="operations")

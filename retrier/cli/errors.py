@@ -49,6 +49,7 @@ from retrier.cli.selection import Conditions
 from retrier.cli.views import find_conditions
 from retrier.domain.classifiers import NO_REASON
 from retrier.domain.decision import AGAIN
+from retrier.domain.fields import PREFIX
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.wire import PACKED, packed_as
 from retrier.errors import RequestRefused
@@ -239,6 +240,7 @@ def _facts(found: FailedMessageDetails) -> dict[str, object]:
         "its edited version failed": ", ".join(found.get("edited_versions") or ()) or None,
         "stream": found.get("stream"),
         "place in its stream": _place(found),
+        **{f"{PREFIX}{name}": value for name, value in (found.get("fields") or {}).items()},
         "its stamps are on": ", ".join(found.get("derived") or ()) or None,
         "retry": _claim(claim) if claim else None,
         "sent to": found.get("sent_to"),

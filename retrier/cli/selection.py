@@ -22,6 +22,7 @@ from retrier.cli.command import (
 )
 from retrier.cli.printer import Printer, counted
 from retrier.clock import SystemClock
+from retrier.domain.fields import PREFIX, NoCondition, read_conditions
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import read_plan
 from retrier.domain.selection import WantedDisposition
@@ -100,6 +101,28 @@ def duration(text: str) -> str:
     except NoTime as error:
         raise typer.BadParameter(str(error)) from None
     return text
+
+
+def field_condition(text: str) -> str:
+    """Return a condition on a declared field as it was typed. Raises BadParameter."""
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise typer.BadParameter("it is NAME=VALUE, such as order=4711 or total=10..20.")
+    try:
+        read_conditions([(name, value)])
+    except NoCondition as error:
+        raise typer.BadParameter(str(error)) from None
+    return text
+
+
+def _by_name(given: Sequence[str]) -> Json:
+    """Return conditions on fields as the API has them. Raises BadParameter if one stands twice."""
+    parts = [text.partition("=") for text in given]
+    names = [name for name, _, _ in parts]
+    twice = next((each for each in names if names.count(each) > 1), None)
+    if twice is not None:
+        raise typer.BadParameter(f"--field {twice}: it stands there twice, and takes one value.")
+    return {f"{PREFIX}{name}": valid_text(value) for name, _, value in parts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +226,15 @@ class Conditions:
             help=f"What became of its retry by that operation: {', '.join(RetryOutcome)}.",
         ),
     ] = None
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field",
+            parser=field_condition,
+            metavar="NAME=VALUE",
+            help="With this value of a declared field, or one in a range: total=10..20.",
+        ),
+    ] = None
     text: Annotated[
         str | None,
         typer.Option(
@@ -215,12 +247,14 @@ class Conditions:
     def given(self) -> Json:
         """Return the conditions that were given, by their names in the API. Raises BadParameter."""
         values = {each.name: getattr(self, each.name) for each in fields(Conditions)}
+        of_fields = _by_name(values.pop("field") or ())
         empty = [name for name, value in values.items() if value == ""]
         if empty:
             raise typer.BadParameter(f"--{empty[0].replace('_', '-')}: the value is empty.")
         if self.outcome is not None and self.operation is None:
             raise typer.BadParameter("--outcome goes with --operation: whose retries are meant?")
-        return {name: _plain(value) for name, value in values.items() if value is not None}
+        given = {name: _plain(value) for name, value in values.items() if value is not None}
+        return {**given, **of_fields}
 
     def resolved(self, api: ApiClient) -> Json:
         """Return the same, with the whole ids of group and operation. Raises RequestRefused."""

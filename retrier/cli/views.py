@@ -56,6 +56,10 @@ def delete_view(ctx: typer.Context, name: Name, service: CalledService, user: Us
     service.printer(ctx).show(deleted, f"the view {name} is deleted")
 
 
+_OF_THE_PAGE = ("sort", "direction", "columns")
+"""What a view says of how the page shows a list: no conditions."""
+
+
 def find_conditions(api: ApiClient, name: str) -> dict[str, str]:
     """Return the conditions of a view of messages. Raises RequestRefused for one of another list."""
     found = api.find(SavedView, "views", name)
@@ -67,7 +71,7 @@ def find_conditions(api: ApiClient, name: str) -> dict[str, str]:
     status = kept.pop("status", "" if certain else "unresolved")
     kept |= {} if status in ("", "all") else {"status": status}
     # The order is that of the options.
-    return {name: value for name, value in kept.items() if name not in ("sort", "direction")}
+    return {name: value for name, value in kept.items() if name not in _OF_THE_PAGE}
 
 
 def _show_table(printer: Printer, items: Sequence[SavedView]) -> None:

@@ -167,7 +167,8 @@ class Failure:
     properties (less the broker's counters) and body: equal for a redelivery of the same message.
     `logged_id` is the id in its headers if it may be a copy that was sent to the log queue.
     With `keeps_texts` the properties do not have exception message and stack trace, so that these
-    are stored. `sender` reads what its sender said, of this and of the messages stored before.
+    are stored. `fields` are the values of declared fields; None where none is declared.
+    `sender` reads what its sender said, of this and of the messages stored before.
     """
 
     stamped_id: str | None
@@ -186,6 +187,7 @@ class Failure:
     received_at: datetime
     logged_id: str | None = None
     keeps_texts: bool = False
+    fields: Mapping[str, str] | None = None
     sender: ReadsSenderFacts = field(compare=False, repr=False)
 
 

@@ -15,6 +15,8 @@ from retrier.domain.text import COLUMN_BYTES
 
 _LONGEST_SHOWN = 100
 _MOST_SHOWN = 20
+FAMILY = ".*"
+"""What a known name ends with that stands for all names with its beginning: `field.*`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,9 @@ def find_strays(
     """
     counted = Counter(given)
     strays = (
-        Stray(name=name, nearest=name if name in known else nearest(name, known))
+        Stray(name=name, nearest=name if _is_known(name, known) else nearest(name, known))
         for name, count in counted.items()
-        if (count > 1 and name not in lists if name in known else not _says_nothing(name))
+        if (count > 1 and name not in lists if _is_known(name, known) else not _says_nothing(name))
     )
     return tuple(islice(strays, _MOST_SHOWN))
 
@@ -69,6 +71,11 @@ def names_read_by(dependant: Any) -> Iterator[str]:
         yield each.alias
     for each in dependant.dependencies:
         yield from names_read_by(each)
+
+
+def _is_known(name: str, known: Collection[str]) -> bool:
+    family, dot, _ = name.partition(".")
+    return name in known or (bool(dot) and f"{family}{FAMILY}" in known)
 
 
 def _says_nothing(name: str) -> bool:

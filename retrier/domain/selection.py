@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from retrier.domain.access import QueuePatterns
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.fields import FieldConditions
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.parameters import nearest
 from retrier.domain.text import IdRange
@@ -41,7 +42,8 @@ class Selection:
     is the id of a stream, of whichever queue. `failed_from` and `failed_to` are times of the last failure, both included. `attempts_at_least` counts failures. `text` is looked for in what each message
     shows, in any case, or is its id. `endpoint` is the one shown: of a message without one, its queue. `archived_by` is the archive operation that archived the messages. `operation` is a retry operation that has or had a retry of them, `outcome` what became of it, and nothing without an operation. `message_id` is the
     sender's own id, for lists. `sent_to` is the queue to which the pending retry was sent
-    because it failed there: no operation and no redirect had named another one.
+    because it failed there: no operation and no redirect had named another one. `fields` are
+    conditions on declared fields, in order of their names.
 
     `counted_to` and `passed_over` are those of a plan: what came to match under a higher number
     was not counted, nor were the messages with these failure numbers. `within` are patterns of the
@@ -68,6 +70,7 @@ class Selection:
     operation: str | None = None
     outcome: RetryOutcome | None = None
     message_id: str | None = None
+    fields: FieldConditions = ()
     statuses: frozenset[FailedMessageStatus] | None = None
     modified: tuple[datetime, datetime] | None = None
     sent_in: tuple[datetime, datetime] | None = None
@@ -109,7 +112,8 @@ def chosen_parts(selection: Selection) -> Mapping[str, str | int]:
     Ids are left out, because an operation may name a hundred thousand.
     """
     parts = {name: getattr(selection, name) for name in (*NAMES, *OTHER_PARTS)}
-    return {name: _as_json(value) for name, value in parts.items() if value is not None}
+    chosen = {name: _as_json(value) for name, value in parts.items() if value is not None}
+    return {**chosen, **{each.key: each.text for each in selection.fields}}
 
 
 BOUNDS = ("counted_to", "passed_over", "within")

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
+from retrier.domain.fields import PREFIX
 from retrier.domain.text import clean
 
 LONGEST_NAME = 60
@@ -33,6 +34,8 @@ CONDITIONS: Mapping[ViewList, frozenset[str]] = {
         *("status", "text", "group", "queue", "endpoint", "message_type", "exception_type"),
         *("reason", "stream", "host", "process", "node", "message_id", "failed_from"),
         *("failed_to", "attempts_at_least", "disposition", "archived_by", "operation", "outcome"),
+        "field.*",
+        "columns",
     },
     ViewList.GROUPS: _ORDER | {"by", "text", "since"},
     ViewList.EVENTS: frozenset(
@@ -98,7 +101,7 @@ def read_view(name: str, page: str, query: str) -> View | ViewRefusal:
     if len(query) > LONGEST_QUERY:
         return ViewRefusal.TOO_LONG
     given = parse_qsl(query.removeprefix("?"))
-    kept = [(key, value) for key, value in given if key in CONDITIONS[ViewList(page)]]
+    kept = [(key, value) for key, value in given if _is_condition(key, ViewList(page))]
     if len({key for key, _ in kept}) < len(kept):
         return ViewRefusal.TWICE
     if not kept:
@@ -107,6 +110,11 @@ def read_view(name: str, page: str, query: str) -> View | ViewRefusal:
     if len(written) > LONGEST_QUERY or clean(written, LONGEST_QUERY) != written:
         return ViewRefusal.TOO_LONG
     return View(name=name, page=ViewList(page), query=written)
+
+
+def _is_condition(key: str, page: ViewList) -> bool:
+    of_field = page is ViewList.MESSAGES and key.startswith(PREFIX)
+    return of_field or key in CONDITIONS[page]
 
 
 def _why_not_named(name: str) -> ViewRefusal | None:

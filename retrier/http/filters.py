@@ -1,17 +1,25 @@
 """The conditions in an address: which failed messages are meant, and which events."""
 
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Self
 
-from fastapi import Query
+from fastapi import Depends, Query, Request
 from pydantic import WithJsonSchema
 
 from retrier.clock import SystemClock
 from retrier.domain.events import ROUTINE, find_wrong_kind, read_kinds
+from retrier.domain.fields import (
+    PREFIX,
+    FieldCondition,
+    FieldConditions,
+    NoCondition,
+    read_conditions,
+)
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.outcomes import RetryOutcome
+from retrier.domain.parameters import FAMILY
 from retrier.domain.selection import (
     NO_DEAD,
     NO_OUTCOME,
@@ -53,6 +61,53 @@ _STATUSES = WithJsonSchema(
 )
 
 
+FieldTexts = tuple[tuple[str, str], ...]
+"""Conditions on declared fields: the name of each, and what its value has to be."""
+
+
+def fields_among(given: Iterable[tuple[str, str]]) -> FieldTexts:
+    """Return the conditions on fields among names and values as they stand in an address."""
+    return tuple(
+        (name.removeprefix(PREFIX), value)
+        for name, value in given
+        if name.startswith(PREFIX) and value
+    )
+
+
+def read_fields(given: FieldTexts, known: Sequence[str] | None = None) -> FieldConditions:
+    """Return what they mean; with `known`, a name that is none of them is refused.
+
+    Raises WrongField.
+    """
+    return tuple(sorted(_read_fields(given, known), key=lambda each: each.name))
+
+
+def _read_fields(given: FieldTexts, known: Sequence[str] | None) -> Iterator[FieldCondition]:
+    for name, text in given:
+        try:
+            yield from read_conditions([(name, text)], known)
+        except NoCondition as error:
+            raise WrongField(f"query.{PREFIX}{name}"[:_LONGEST_SHOWN], str(error)) from None
+
+
+_LONGEST_SHOWN = 100
+
+
+def _fields_asked(
+    request: Request,
+    _any: Annotated[
+        str,
+        Query(
+            alias=f"field{FAMILY}",
+            description="the value of this declared field, or a range: 10..20, 2026-05-04..",
+        ),
+    ] = "",
+) -> FieldTexts:
+    found = fields_among(request.query_params.multi_items())
+    read_fields(found, request.app.state.parts.field_names)
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterQuery:
     """The conditions as texts; an empty one is no condition."""
@@ -89,11 +144,20 @@ class FilterQuery:
     outcome: Annotated[str, Query(description="what became of its retry"), choice(RetryOutcome)] = (
         ""
     )
+    fields: Annotated[FieldTexts, Depends(_fields_asked)] = ()
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Self:
+        """Return the conditions by their names, as `values` has them. Raises TypeError for others."""
+        plain = {name: value for name, value in given.items() if not name.startswith(PREFIX)}
+        return cls(**plain, fields=fields_among(given.items()))
 
     @property
     def values(self) -> dict[str, str]:
         """The conditions that are set, by name. Blanks are one: without it more would be selected."""
-        return {name: value for name, value in asdict(self).items() if value}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        of_fields = {f"{PREFIX}{name}": value for name, value in plain.pop("fields")}
+        return {name: value for name, value in plain.items() if value} | of_fields
 
 
 def read_filter(query: FilterQuery) -> Selection:
@@ -125,6 +189,7 @@ def read_filter(query: FilterQuery) -> Selection:
         operation=query.operation or None,
         outcome=_read_outcome(query),
         message_id=query.message_id or None,
+        fields=read_fields(query.fields),
     )
 
 

@@ -246,6 +246,7 @@ class FaceParts:
     `try_messages` tells what messages would be, and changes nothing. `policies` returns the set in force; one simulation of others runs at a time (`simulating`). `reads` and
     `acts` bound how many requests are at work. `session_id` is what this process is called in the
     lease. `gate` finds out who asks; `access` is who does.
+    `field_names` are the declared fields by which messages are found.
     """
 
     db: Database
@@ -258,6 +259,7 @@ class FaceParts:
     try_messages: Callable[[Sequence[TriedMessage], Trial], Sequence[Told]] = try_nothing
     policies: Callable[[], InForce] = have_none
     session_id: str = ""
+    field_names: Sequence[str] = ()
     reads: Places = field(default_factory=Places)
     acts: Places = field(default_factory=Places)
     simulating: Lock = field(default_factory=Lock)

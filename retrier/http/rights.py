@@ -81,7 +81,11 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
     Right.TOKEN: ("tokens.create_token", "tokens.get_tokens", "tokens.revoke_token"),
     Right.RECOVER: ("recovery.begin_recovery", "recovery.end_recovery"),
     Right.SIMULATE: ("imports.try_imports", "policies.simulate"),
-    Right.CONFIGURE: ("platform.change_mail_settings", "platform.delete_custom_check"),
+    Right.CONFIGURE: (
+        "platform.change_mail_settings",
+        "platform.delete_custom_check",
+        "search.reindex",
+    ),
 }
 
 _OF_PAGE: Mapping[Right, tuple[str, ...]] = {

@@ -3,7 +3,7 @@
 What a list refuses nobody can open later: it is refused with the same words when it is saved.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from enum import StrEnum
@@ -13,10 +13,19 @@ from starlette.exceptions import HTTPException
 
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.fields import NoCondition, check_name
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
 from retrier.domain.views import View, ViewList, ViewRefusal, read_view
-from retrier.http.filters import EventQuery, FilterQuery, read_events, read_filter, read_time
+from retrier.http.filters import (
+    EventQuery,
+    FilterQuery,
+    fields_among,
+    read_events,
+    read_fields,
+    read_filter,
+    read_time,
+)
 from retrier.http.problems import WrongField
 from retrier.store.engine.database import Database
 from retrier.store.message_lists import Sort
@@ -62,6 +71,17 @@ def check_texts(given: Mapping[str, str]) -> None:
             raise HTTPException(400, _UNCLEAN.format(name))
 
 
+def read_columns(text: str, known: Sequence[str]) -> Sequence[str]:
+    """Return the declared fields that a list shows as columns, each once. Raises WrongField."""
+    names = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    for name in names:
+        try:
+            check_name(name, known)
+        except NoCondition as error:
+            raise WrongField("query.columns", str(error)) from None
+    return names
+
+
 def understand(query: FilterQuery) -> Selection:
     """Return the messages that a list with this filter shows. Raises HTTPException."""
     check_texts(query.values)
@@ -74,24 +94,28 @@ def understand(query: FilterQuery) -> Selection:
     return replace(found, statuses=frozenset({FailedMessageStatus.UNRESOLVED}))
 
 
-def read_wanted_view(db: Database, name: str, page: str, query: str) -> View | ViewRefusal:
-    """Return the view that is to be saved, or why it cannot be.
+def read_wanted_view(
+    db: Database, name: str, page: str, query: str, known: Sequence[str] = ()
+) -> View | ViewRefusal:
+    """Return the view that is to be saved, or why it cannot be; `known` are the declared fields.
 
     Raises HTTPException with what its list would say of its conditions, DatabaseUnavailable.
     """
     view = read_view(name, page, query)
     if isinstance(view, View):
-        _look_at(db, view.page, dict(parse_qsl(view.query)))
+        _look_at(db, view.page, dict(parse_qsl(view.query)), known)
     return view
 
 
-def _look_at(db: Database, page: ViewList, given: dict[str, str]) -> None:
+def _look_at(db: Database, page: ViewList, given: dict[str, str], known: Sequence[str]) -> None:
     sort = given.pop("sort", "")
     choose(given.pop("direction", ""), "direction", DIRECTIONS)
     match page:
         case ViewList.MESSAGES:
             choose(sort, "sort", list(Sort))
-            understand(FilterQuery(**given))
+            read_columns(given.pop("columns", ""), known)
+            understand(FilterQuery.of(given))
+            read_fields(fields_among(given.items()), known)
         case ViewList.GROUPS:
             choose(sort, "sort", list(GroupSort))
             choose(given.get("by", ""), "by", SLUGS)

@@ -14,6 +14,7 @@ from retrier.domain.dialects.dialect import (
     NOT_KNOWN,
     Dialect,
     FoundOn,
+    Original,
     Unintelligible,
     have_none,
 )
@@ -38,6 +39,7 @@ from retrier.domain.failed_message import (
     Received,
     Stamped,
 )
+from retrier.domain.fields import DeclaredField, read_fields
 from retrier.domain.headers import (
     COMPLETED_STEPS,
     INSTALLATION_ID,
@@ -70,6 +72,7 @@ class QueueMapping:
     `own_queues` are all that Retrier itself empties: no message failed there.
     `destinations` has queues by what a library names instead of a queue.
     `own` are the dialects of the settings, the same for all queues.
+    `fields` are the declared fields, the same for all queues.
     `exists` says whether the broker has a queue; asked is about names with `@`, and
     about routing keys of a library that names no queue.
     """
@@ -84,6 +87,7 @@ class QueueMapping:
     stream_order_header: str = STREAM_POSITION
     destinations: Mapping[str, str] = field(default_factory=dict)
     own: tuple[OwnDialect, ...] = ()
+    fields: tuple[DeclaredField, ...] = ()
     exists: Callable[[str], bool] = have_none
 
 
@@ -190,12 +194,21 @@ def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
     if details.queue == NOT_KNOWN:
         details = _with_place(arrival, details)
     inside = dialect.unwrap(arrival.properties, body)
+    fields = _read_fields(arrival, details.queue, inside)
     if inside is not None:
         arrival = replace(arrival, properties=inside.properties)
     details = _with_words(arrival.properties, details)
     if not OF_WORKERS.isdisjoint(arrival.properties.headers):
         details = _with_crashes(arrival.properties, details)
-    return _failure(arrival, dialect, _storable(arrival, _with_stream(arrival, details)))
+    stored = _storable(arrival, _with_stream(arrival, details))
+    return _failure(arrival, dialect, stored, fields)
+
+
+def _read_fields(arrival: Arrival, queue: str, inside: Original | None) -> Mapping[str, str] | None:
+    declared = arrival.mapping.fields
+    if not declared:
+        return None
+    return read_fields(declared, queue, arrival.properties, arrival.delivery.body, inside)
 
 
 def _found_on(delivery: Delivery, mapping: QueueMapping) -> FoundOn:
@@ -303,7 +316,12 @@ def _storable(arrival: Arrival, details: FailureDetails) -> FailureDetails:
     return replace(details, **changes) if changes else details
 
 
-def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Failure:
+def _failure(
+    arrival: Arrival,
+    dialect: Dialect,
+    details: FailureDetails,
+    fields: Mapping[str, str] | None,
+) -> Failure:
     delivery, properties = arrival.delivery, arrival.properties
     message_id = details.id_in_body or dialect.message_id(properties)
     endpoint = details.endpoint or details.queue
@@ -324,6 +342,7 @@ def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Fai
         received_at=arrival.received_at,
         logged_id=arrival.properties.text(LOGGED_ID),
         keeps_texts=dialect.reads_body,
+        fields=fields,
         sender=arrival.reader,
     )
 
@@ -422,8 +441,13 @@ def read_import(
         body=kept.body,
         redelivered=kept.redelivered,
     )
-    own = next((each.own for each in mappings.values()), ())
-    unlisted = QueueMapping(queue=kept.error_queue, own_queues=frozenset(mappings), own=own)
+    of_any = next(iter(mappings.values()), QueueMapping(queue=kept.error_queue))
+    unlisted = QueueMapping(
+        queue=kept.error_queue,
+        own_queues=frozenset(mappings),
+        own=of_any.own,
+        fields=of_any.fields,
+    )
     mapping = mappings.get(kept.error_queue, unlisted)
     if destination is not None:
         mapping = replace(mapping, destination=destination)

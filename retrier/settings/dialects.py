@@ -14,7 +14,7 @@ from retrier.settings.fields import DroppedHeader, Section
 _LONGEST_NAME = 32
 """Characters: the column."""
 _PLACES = "header:NAME, property:NAME, body:/POINTER or text:VALUE"
-_PROPERTIES = frozenset(
+PROPERTIES = frozenset(
     {"content_type", "content_encoding", "correlation_id", "reply_to", "message_id"}
     | {"timestamp", "type", "app_id", "user_id", "cluster_id"}
 )
@@ -37,8 +37,8 @@ def _check_place(text: str) -> str:
         raise ValueError(f"must be {_PLACES}")
     if place == Place.BODY and not name.startswith("/"):
         raise ValueError("must be a JSON pointer into the body, as in body:/order/id")
-    if place == Place.PROPERTY and name not in _PROPERTIES:
-        raise ValueError(f"must be property: and one of {', '.join(sorted(_PROPERTIES))}")
+    if place == Place.PROPERTY and name not in PROPERTIES:
+        raise ValueError(f"must be property: and one of {', '.join(sorted(PROPERTIES))}")
     return text
 
 

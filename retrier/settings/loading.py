@@ -29,6 +29,7 @@ from retrier.settings.policies import (
     find_policy_clashes,
     list_policy_fields,
 )
+from retrier.settings.search import FIELD_KEYS
 
 DEEPEST = 50
 """Levels of a text that somebody sends; policies have six."""
@@ -194,6 +195,8 @@ def _fields_at(place: SettingPath) -> list[str]:
             return list(BreakerSettings.model_fields)
         case ("ingestion", "dialects", *rest):
             return list_dialect_fields(rest)
+        case ("search", "fields", *_):
+            return list(FIELD_KEYS)
         case (("access" | "policies") as part, *rest):
             return list_access_fields(rest) if part == "access" else list_policy_fields(rest)
         case (str(section),):
@@ -267,6 +270,7 @@ _LISTS: frozenset[KeyPath] = frozenset(
         ("ingestion", "error_queues"),
         ("ingestion", "dialects"),
         ("ingestion", "volatile_headers"),
+        ("search", "fields"),
         ("api", "allowed_hosts"),
         ("api", "allowed_origins"),
         ("api", "trusted_proxies"),

@@ -38,6 +38,7 @@ from retrier.settings.fields import (
     read_off,
 )
 from retrier.settings.policies import BreakersSection, PoliciesSection
+from retrier.settings.search import Search, find_field_clashes
 
 SettingProblem = tuple[tuple[str, ...], str]
 
@@ -198,6 +199,7 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
     """
     yield from find_tls_clashes(tree)
     yield from find_dialect_clashes(tree)
+    yield from find_field_clashes(tree)
     yield from find_access_clashes(tree)
     queues = _list_queues(tree)
     names = [each.get("queue") for each in queues]
@@ -373,6 +375,7 @@ class Settings(Section):
     processor: Processor = Processor()
     api: Api = Api()
     retention: Retention = Retention()
+    search: Search = Search()
     log: Log = Log()
     access: AccessSection | None = None
     """Who is let in; None: whoever reaches the address, which is one of this machine then."""

@@ -249,7 +249,9 @@ def _place_of(tx: Transaction, number: int, order: Order) -> Place:
 def _may_be_wide(wanted: Selection) -> bool:
     """Say whether it has a condition that most of the messages may meet."""
     of_time = replace(wanted, failed_from=None, failed_to=None, sent_in=None)
-    return wanted != replace(of_time, attempts_at_least=None, disposition=None, text=None)
+    return wanted != replace(
+        of_time, attempts_at_least=None, disposition=None, text=None, fields=()
+    )
 
 
 def _is_of_causes(wanted: Selection) -> bool:

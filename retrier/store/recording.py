@@ -40,6 +40,7 @@ from retrier.store import (
     claims,
     edits,
     event_log,
+    fields,
     figures,
     groups,
     imports,
@@ -503,6 +504,7 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
         for change, text_id in zip(changed, text_ids, strict=True)
     }
     _write_messages(tx, receipt, numbers, newest)
+    _write_fields(tx, newest)
     attempts.add(tx, stored, numbers, cause_ids, _holders(before))
     if into.forward_to is not None:
         ids = [each.attempt_id for each in stored]
@@ -573,6 +575,15 @@ def _write_messages(
         tx, {n: c for n, c in changes.items() if c.details is None and c.attempts_added}
     )
     messages.confirm(tx, {n: c for n, c in changes.items() if c.confirmation is not None})
+
+
+def _write_fields(tx: Transaction, newest: Mapping[int, Newest]) -> None:
+    """Write the values of declared fields; where none is declared there is nothing to do."""
+    read = {number: each.shown.attempt.failure.fields for number, each in newest.items()}
+    values = {number: each for number, each in read.items() if each is not None}
+    if values:
+        stored = {number for number in values if not newest[number].change.is_new}
+        fields.write(tx, values, stored)
 
 
 def _find_late(

@@ -28,6 +28,7 @@ from retrier.store import (
     claims,
     edits,
     event_log,
+    fields,
     figures,
     imports,
     messages,
@@ -182,6 +183,7 @@ def _delete_messages(tx: Transaction, old: Conditions, instance: str) -> Deleted
         attempts.delete_of(tx, numbers)
         claims.delete_ended(tx, numbers)
         edits.delete_of(tx, numbers)
+        fields.delete_of(tx, numbers)
         figures.count_deliveries(tx, instance, {"deleted": len(numbers)})
     return DeletedChunk(count=len(numbers), more=len(found) == CHUNK or len(numbers) < len(found))
 

@@ -27,6 +27,7 @@ from sqlalchemy import (
 from retrier.domain.access import QueuePatterns
 from retrier.domain.failed_message import GIVEN_UP, Disposition, FailedMessageStatus, RetryEnd
 from retrier.domain.failure_texts import fold
+from retrier.domain.fields import FieldConditions, conditions_in
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.selection import (
@@ -40,6 +41,7 @@ from retrier.policy.reasons import GATEWAY_CODES, HANDLER_EXCEPTION, find_named
 from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.sql_dialect import NumberSource, SqlDialect, contains, like_pattern
 from retrier.store.engine.transaction import Transaction
+from retrier.store.fields import have_fields, holders_of
 from retrier.store.schema import (
     cause_groups,
     causes,
@@ -82,7 +84,8 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
     """
     by_text = [] if selection.text is None else [_with_text_looked_up(tx, selection.text)]
     by_text += [] if selection.reason is None else [_with_reason_looked_up(tx, selection.reason)]
-    others = replace(selection, text=None, reason=None)
+    by_text += _with_fields_looked_up(tx, selection.fields)
+    others = replace(selection, text=None, reason=None, fields=())
     wanted = _causes_of(others)
     found = None if wanted is None else _look_up(tx, wanted)
     if found is None:
@@ -113,6 +116,14 @@ def _with_text_looked_up(tx: Transaction, wanted: str) -> Condition:
 def _with_reason_looked_up(tx: Transaction, wanted: str) -> Condition:
     found = _look_up(tx, causes_of_word(wanted))
     return has_reason(wanted) if found is None else has_reason(wanted, among=found, sql=tx.sql)
+
+
+def _with_fields_looked_up(tx: Transaction, fields: FieldConditions) -> Iterator[Condition]:
+    for each in fields:
+        found = _look_up(tx, holders_of(each))
+        yield from (
+            have_fields([each]) if found is None else (tx.sql.member(messages.number, found),)
+        )
 
 
 def may_be_retried(selection: Selection) -> list[Condition]:
@@ -173,6 +184,7 @@ def from_json(parts: Mapping[str, object]) -> Selection:
         counted_to=None if counted_to is None else int(str(counted_to)),
         passed_over=tuple(passed_over) if isinstance(passed_over, list) else (),
         within=tuple(within) if isinstance(within, list) else None,
+        fields=conditions_in(parts),
     )
 
 
@@ -285,6 +297,8 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
         *((messages[name], getattr(selection, name)) for name in OF_PLACE),
     )
     yield from (column == value for column, value in exact if value is not None)
+    if selection.fields:
+        yield from have_fields(selection.fields)
     if selection.text is not None:
         yield holds_text(selection.text)
 

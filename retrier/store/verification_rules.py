@@ -44,6 +44,7 @@ from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     message_edits,
+    message_fields,
     message_texts,
     outgoing,
     processing_attempts,
@@ -65,6 +66,7 @@ archives = archive_operations.c
 batches = retry_batches.c
 canaries = retry_operation_canaries.c
 edits = message_edits.c
+fields = message_fields.c
 outcomes = retry_operation_outcomes.c
 pointer = retry_batch_now_forwarding.c
 
@@ -660,6 +662,17 @@ def _edits_of_none() -> Select[str]:
     return select(edits.edit_id).where(~known)
 
 
+def _fields_of_none() -> Select[int]:
+    known = exists().where(messages.number == fields.number)
+    return select(fields.number).where(~known)
+
+
+FIELD_RULES: Mapping[str, Select[Any]] = MappingProxyType(
+    {"every value of a field is of a message that is there": _fields_of_none()}
+)
+"""Each query returns the ids of the rows that break the rule."""
+
+
 EDIT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "an edit that waits has the claim of its message, or waits for approval": (
@@ -714,6 +727,7 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         **STREAM_RULES,
         **DEAD_RULES,
         **EDIT_RULES,
+        **FIELD_RULES,
     }
 )
 """Each query returns the ids of the rows that break the rule."""

@@ -8,6 +8,7 @@ from fastapi import Depends, HTTPException
 
 from retrier.clock import SystemClock
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.fields import PREFIX
 from retrier.domain.identity import is_guid
 from retrier.domain.selection import (
     NO_DEAD,
@@ -28,8 +29,9 @@ _NO_ID = "An id is 32 hexadecimal digits with dashes."
 
 def read_fields(form: Form) -> FilterQuery:
     """Return the filter in the hidden fields of a form, exactly as it was shown."""
-    names = (each.name for each in fields(FilterQuery))
-    return FilterQuery(**{name: next(iter(form.values(name)), "") for name in names})
+    names = (each.name for each in fields(FilterQuery) if each.name != "fields")
+    of_fields = (name for name in form.fields if name.startswith(PREFIX))
+    return FilterQuery.of({name: form.exactly(name) for name in (*names, *of_fields)})
 
 
 def read_address(query: Annotated[FilterQuery, Depends()]) -> FilterQuery:

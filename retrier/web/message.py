@@ -30,6 +30,7 @@ from retrier.domain.wire import packed_as
 from retrier.http.views import choose
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 from retrier.store.attempts import ShownAttempt
+from retrier.store.fields import find_fields
 from retrier.store.imports import find_send
 from retrier.store.message_details import (
     MessageDetails,
@@ -440,6 +441,8 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
         body = show_body(beginning, found.body_size, form, packed)
     goes_on = body.kind is BodyKind.BYTES and not body.is_unpacked
     reasons, place = find_waits(parts.db, unique_id), find_place(parts.db, unique_id)
+    key = found.message.unique_message_id
+    fields = find_fields(parts.db, [key])[key] if parts.field_names else {}
     compared = _compared(found, query.compare)
     badge_text, badge_tone = badge_of(found.message)
     return show(
@@ -458,6 +461,7 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
         is_lost_next=found.message.failure_reason == LOST_NEXT,
         waits=[each for each in reasons if each.holding is not Holding.STREAM],
         edits=[_edit(each) for each in parts.changes(found.edits)],
+        fields=fields,
         place=place,
         stream_link="" if place is None else link_of_place(place),
         attempts=list(_attempts(found, listing, compared)),

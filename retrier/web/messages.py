@@ -9,13 +9,15 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.fields import PREFIX
 from retrier.domain.identity import canonical
 from retrier.domain.outcomes import OUTCOME_WORDS
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.http.filters import FilterQuery
-from retrier.http.views import ANY_STATUS, DIRECTIONS, choose, understand
+from retrier.http.views import ANY_STATUS, DIRECTIONS, choose, read_columns, understand
 from retrier.store.comments import find_comments
+from retrier.store.fields import find_fields
 from retrier.store.message_details import find_beginnings
 from retrier.store.message_lists import ListedMessage, Order, PageRequest, Sort, list_messages
 from retrier.store.pending import time_before
@@ -120,6 +122,8 @@ def tokens(
         "outcome": None if shown.outcome is None else OUTCOME_WORDS[shown.outcome],
     }
     times = {"failed_from": shown.failed_from, "failed_to": shown.failed_to}
+    for field, value in query.fields:
+        yield Token(name=field, value=value, without=listing.to(**{f"{PREFIX}{field}": ""}))
     for name, words in _TOKENS.items():
         if name in query.values:
             value = named.get(name) or query.values[name]
@@ -148,10 +152,12 @@ def get_messages(
     query: Filter,
     sort: str = "",
     direction: str = "",
+    columns: str = "",
     page: str = "",
 ) -> Response:
     """List the messages that match."""
     selection, order = understand(query), _order(sort, direction)
+    names = read_columns(columns, parts.field_names)
     # Before the list is read: a failure that comes meanwhile counts as new, though it may be there.
     since = last_number(parts.db)
     wanted = PageRequest(number=page_number(page), size=PAGE)
@@ -161,10 +167,11 @@ def get_messages(
         total=found.total,
         number=wanted.number,
         path="/messages",
-        values=query.values | _values(order),
+        values=query.values | _values(order) | {"columns": ",".join(names)},
     )
     shown = [each.unique_message_id for each in found.items]
     beginnings = find_beginnings(parts.db, shown, LOOKED_AT) if parts.shows_content else {}
+    fields = find_fields(parts.db, shown) if names else {}
     title, group_id = group_title(parts, query.group), canonical(query.group)
     comments = {} if title is None else find_comments(parts.db, [group_id])
     return show(
@@ -179,6 +186,9 @@ def get_messages(
         since=since,
         waits=why_listed_wait(parts.db, found.items),
         excerpts={key: excerpt(body) for key, body in beginnings.items()},
+        field_names=parts.field_names,
+        columns=names,
+        fields=fields,
         may_select_all=select_all(query) is not None,
         acts=acts_on(selection),
         group_id=group_id,

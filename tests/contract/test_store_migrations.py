@@ -211,12 +211,20 @@ def take_2007_back(db: Database) -> None:
     """Leave the schema as it was before there were patches."""
     with db.engine.begin() as conn:
         conn.execute(text("ALTER TABLE retry_operations DROP COLUMN patch"))
+    set_revision(db, "2006")
+
+
+def take_2006_back(db: Database) -> None:
+    """Leave the schema as it was before there were values of fields."""
+    take_2007_back(db)
+    with db.engine.begin() as conn:
+        conn.execute(text("DROP TABLE message_fields"))
     set_revision(db, "2005")
 
 
 def take_2005_back(db: Database) -> None:
     """Leave the schema as it was before there were edits."""
-    take_2007_back(db)
+    take_2006_back(db)
     with db.engine.begin() as conn:
         conn.execute(text("DROP TABLE message_edits"))
         conn.execute(text("DROP INDEX ix_failed_messages_edit_of"))
@@ -225,13 +233,22 @@ def take_2005_back(db: Database) -> None:
     set_revision(db, "2004")
 
 
+ADDED_BY_2007 = frozenset({("retry_operations", "patch")})
+ADDED_BY_2005 = ADDED_BY_2007 | {
+    ("failed_message_retries", "edit_id"),
+    ("retry_operation_outcomes", "edited"),
+}
+
+
 def rows_before_2005(db: Database) -> dict[str, list[dict[str, object]]]:
-    """Return what all tables hold, without the columns that are added since, and the revision."""
-    added = {
-        ("failed_message_retries", "edit_id"),
-        ("retry_operation_outcomes", "edited"),
-        ("retry_operations", "patch"),
-    }
+    """Return what all tables hold, without what 2005 and later ones add and the revision itself."""
+    return rows_before_2006(db, ADDED_BY_2005)
+
+
+def rows_before_2006(
+    db: Database, added: frozenset[tuple[str, str]] = frozenset()
+) -> dict[str, list[dict[str, object]]]:
+    """Return what all tables hold, without these columns and the revision itself."""
     found = MetaData()
     with db.engine.connect() as conn:
         found.reflect(conn)
@@ -262,6 +279,7 @@ def test_a_database_filled_before_there_were_edits_keeps_its_rows(new: Database)
 
     after = rows_before_2005(new)
     assert after.pop("message_edits") == []
+    assert after.pop("message_fields") == []
     assert after == before
     assert [rule for rule in broken_rules(new) if rule not in EDIT_RULES] == []
 
@@ -270,12 +288,26 @@ def test_a_database_filled_before_there_were_patches_keeps_its_rows(new: Databas
     upgrade_schema(new)
     live_in(new)
     take_2007_back(new)
-    before = rows_before_2005(new)
+    before = rows_before_2006(new)
 
     upgrade_schema(new)
 
-    assert rows_before_2005(new) == before
-    assert [rule for rule in broken_rules(new) if rule not in EDIT_RULES] == []
+    assert rows_before_2006(new, ADDED_BY_2007) == before
+    assert broken_rules(new) == []
+
+
+def test_a_database_filled_before_there_were_fields_keeps_its_rows(new: Database) -> None:
+    upgrade_schema(new)
+    live_in(new)
+    take_2006_back(new)
+    before = rows_before_2006(new, ADDED_BY_2007)
+
+    upgrade_schema(new)
+
+    after = rows_before_2006(new, ADDED_BY_2007)
+    assert after.pop("message_fields") == []
+    assert after == before
+    assert broken_rules(new) == []
 
 
 def outcomes_after_2002(retry: Retry, *, deleted: bool = False) -> OutcomeCounts:

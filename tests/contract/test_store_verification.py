@@ -44,6 +44,7 @@ from retrier.store.verification_rules import (
     ARCHIVE_RULES,
     DEAD_RULES,
     EDIT_RULES,
+    FIELD_RULES,
     OUTCOME_RULES,
     POLICY_RULES,
     STANDING_RULES,
@@ -465,6 +466,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         *STANDING_RULES,  # in test_store_due.py
         *OUTCOME_RULES,  # in test_store_operation_outcomes.py
         *EDIT_RULES,  # in test_store_edits.py
+        *FIELD_RULES,  # in test_store_fields.py
         *DEAD_RULES,  # in test_store_dead_messages.py
         *POLICY_RULES,  # in test_store_policy_rules.py
     }

@@ -51,6 +51,7 @@ PAGES = [
     "/messages?text=nothing%20like%20this",
     "/messages?status=nonsense",
     "/messages?colour=red",
+    "/messages?field.order=4711",
     "/messages?done=retry:{:operation}",
     "/messages/selected",
     "/messages/selected?id={:order-2}&id={:order-6}&act=retry",

@@ -16,6 +16,7 @@ from retrier.app.policies import read_policies
 from retrier.domain.access import AccessRules
 from retrier.domain.approval import ApprovalRules
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
+from retrier.domain.fields import DeclaredField, names_of
 from retrier.events.event import Event
 from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
@@ -70,6 +71,7 @@ class Api:
         callers: Callers | None = None,
         rules: AccessRules | None = None,
         approval: ApprovalRules | None = None,
+        fields: Sequence[DeclaredField] = (),
     ) -> None:
         self.db = db
         self.transport = ScriptedTransport()
@@ -100,11 +102,13 @@ class Api:
             feed=LiveFeed(db),
             read_policies=partial(read_policies, own_queues=frozenset({ERROR_QUEUE, STAGING})),
             session_id=HOLDER.session_id,
+            field_names=names_of(fields),
             callers=callers or Callers(),
             gate=Gate(db, rules, clock=self.clock),
             # By its clock every answer is found in no time: a busy machine would have it remembered.
             cache=AnswerCache(FrozenClock()),
         )
+        parts.gateway.fields = fields
         if rules is not None:
             parts.gateway.tokens_given = frozenset(each.name for each in rules.tokens)
         self.app = create_api(parts)

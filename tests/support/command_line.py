@@ -20,6 +20,7 @@ from typer.testing import Result
 
 from retrier.cli.command import Tools
 from retrier.cli.editor import edit
+from retrier.domain.fields import DeclaredField
 from retrier.store.engine.database import Database
 from tests.support.api import Api
 from tests.support.bench import Bench
@@ -33,9 +34,9 @@ NO_ENVIRONMENT = {"RETRIER_URL": None, "RETRIER_TOKEN": None, "USER": "ada", "NO
 class CommandLine:
     """Runs commands; keeps the requests they made."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, fields: Sequence[DeclaredField] = ()) -> None:
         self.bench = Bench(db)
-        self.api = Api(db)
+        self.api = Api(db, fields=fields)
         self.clock = FrozenClock()
         self.requests: list[httpx.Request] = []
         self.terminal: int | None = None

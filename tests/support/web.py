@@ -53,6 +53,7 @@ class Web:
             health=of_api.health,
             queues=lambda: self.queues,
             session_id=of_api.session_id,
+            field_names=of_api.field_names,
             additions=additions,
             policies=lambda: self.in_force,
             policy_text=lambda: self.policy_text,

@@ -108,6 +108,25 @@ WRONG_FILES = {
         "ingestion.dialects[0].strip[0]: "
         "would leave out ServiceControl.Retry.UniqueMessageId, which a retry needs, is *"
     ),
+    "search: {fields: [{name: Order, from: 'header:X'}]}": (
+        "search.fields[0].name: "
+        "must be a lower-case letter, then up to 63 letters, digits, - and _, is Order"
+    ),
+    "search: {fields: [{name: a, from: Shop.OrderId}]}": (
+        "search.fields[0].from: "
+        "must be header:NAME, property:NAME, body:/POINTER or xml:/PATH, is Shop.OrderId"
+    ),
+    "search: {fields: [{name: a, from: 'body:/a~b'}]}": (
+        "search.fields[0].from: "
+        "must be a JSON pointer into the body, as in body:/order/id, is body:/a~b"
+    ),
+    "search: {fields: [{name: a, from: 'xml:order'}]}": (
+        "search.fields[0].from: must be names of elements, "
+        "as in xml:/order/customer/id or xml:/order/@id, is xml:order"
+    ),
+    "search: {fields: [{name: order, from: 'header:X'}, {name: order, from: 'header:Y', queues: [a]}]}": (
+        "search.fields[1].name: order is there twice for the same queues"
+    ),
     "ingestion: {error_queues: [{queue: a, destination: error}, error]}": (
         "ingestion.error_queues[0].destination: error is a queue that Retrier itself empties"
     ),

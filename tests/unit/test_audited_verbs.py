@@ -39,6 +39,7 @@ from retrier.store.archive import AskedArchive
 from retrier.store.archive_lists import PlannedAct
 from retrier.store.breakers import HandedBreaker
 from retrier.store.engine.database import Database
+from retrier.store.fields import ReadAnew
 from retrier.store.message_lists import PageRequest
 from retrier.store.operation_lists import list_operations
 from retrier.store.operation_requests import CreatedOperation
@@ -157,7 +158,17 @@ def members_of(answer: object) -> set[type]:
 
 SAY_YES: set[type] = {
     *(AskedAgain, AskedArchive, AskedEdit, CreatedOperation, Decided, Steered, Released),
-    *(SavedView, HandedBreaker, Recovery, ReadAgain, Sent, Preview, PlannedAct, FailedImports),
+    *(
+        ReadAnew,
+        SavedView,
+        HandedBreaker,
+        Recovery,
+        ReadAgain,
+        Sent,
+        Preview,
+        PlannedAct,
+        FailedImports,
+    ),
     *(Editable, EditedMessage, Mapping, bool, str, type(None)),
     Doubtful,  # neither: told as unknown
 }

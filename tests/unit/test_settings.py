@@ -29,6 +29,7 @@ NONSENSE = {
     "ingestion.error_queues": "[a",
     "ingestion.volatile_headers": "[a",
     "ingestion.dialects": "[a",
+    "search.fields": "[a",
     "api.allowed_hosts": "[a",
     "api.allowed_origins": "[a",
     "api.trusted_proxies": "[a",

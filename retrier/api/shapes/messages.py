@@ -211,6 +211,7 @@ class FailedMessageDetails(FailedMessage):
     edited_versions: NotRequired[Maybe[Sequence[str]]]
     claim: NotRequired[Maybe[Claim]]
     sent_to: NotRequired[Maybe[str]]
+    fields: NotRequired[Maybe[Mapping[str, str]]]
 
 
 class EditableHeader(TypedDict):

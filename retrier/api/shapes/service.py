@@ -592,3 +592,12 @@ class NewToken(TypedDict):
 
     name: str
     token: str
+
+
+class Reindexed(TypedDict):
+    """How many messages were read anew, with how many values; without `after` it was the end."""
+
+    read: int
+    values: int
+    passed_over: int
+    after: NotRequired[Maybe[int]]

@@ -1,10 +1,11 @@
 """A dialect of an operator's own, made of settings: where each fact of a failure stands."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 
 from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
@@ -99,7 +100,7 @@ class OwnDialect:
 
     def recognises(self, properties: Properties, body: bytes = b"") -> bool:
         """Say whether what the settings name is there."""
-        document = _document(body) if self.when.place is Place.BODY else None
+        document = read_document(body) if self.when.place is Place.BODY else None
         return self.when.read(properties, document) is not None
 
     def read(
@@ -112,7 +113,7 @@ class OwnDialect:
     ) -> FailureDetails:
         """Read what is there; the rest is as if it had not been said."""
         in_body = any(each.place is Place.BODY for each in self.sources.values())
-        document = _document(body) if in_body else None
+        document = read_document(body) if in_body else None
         told = {name: each.read(properties, document) for name, each in self.sources.items()}
         queue = told.get("queue") or otherwise or NOT_KNOWN
         time = told.get("time_of_failure")
@@ -150,8 +151,7 @@ class OwnDialect:
 
 def resolve(document: object, pointer: str) -> object:
     """Return what a JSON pointer (RFC 6901) meets in a document; None if it meets nothing."""
-    for part in pointer.split("/")[1:]:
-        step = part.replace("~1", "/").replace("~0", "~")
+    for step in _steps(pointer):
         if isinstance(document, dict):
             document = document.get(step)
         elif isinstance(document, list) and step.isascii() and step.isdigit():
@@ -162,6 +162,12 @@ def resolve(document: object, pointer: str) -> object:
     return document
 
 
+@cache
+def _steps(pointer: str) -> Sequence[str]:
+    """Return the names that a pointer goes through; pointers are of the settings, so they are few."""
+    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+
+
 def as_text(value: object) -> str | None:
     """Return a value of JSON as text; None for nothing."""
     if value is None or value == "":
@@ -169,7 +175,7 @@ def as_text(value: object) -> str | None:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _document(body: bytes) -> object:
+def read_document(body: bytes) -> object:
     """Return the JSON of a body; None for anything else."""
     if len(body) > LARGEST_BODY:
         return None

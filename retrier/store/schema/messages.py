@@ -5,6 +5,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ColumnElement,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -301,6 +302,34 @@ Index("ix_failed_messages_message_id", failed_messages.c.message_id)
 # so that those of a text that very many have are counted without a look at each.
 Index("ix_failed_messages_text", failed_messages.c.text_id, failed_messages.c.status)
 
+
+message_fields = Table(
+    "message_fields",
+    metadata,
+    # No foreign key, as for attempts: the message is locked or new, and takes its values with it.
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("name", ByCodePoint, primary_key=True),
+    Column("value", ByCodePoint, nullable=False),
+    # A number, or the seconds of a time; of other texts empty.
+    Column("comparable", Double),
+)
+# The messages with a value, found without a look at the rows.
+Index(
+    "ix_message_fields_value",
+    message_fields.c.name,
+    message_fields.c.value,
+    message_fields.c.number,
+)
+_compared = text("comparable IS NOT NULL")
+# Those with a value in a range: only what can be compared is in the index.
+Index(
+    "ix_message_fields_comparable",
+    message_fields.c.name,
+    message_fields.c.comparable,
+    message_fields.c.number,
+    postgresql_where=_compared,
+    sqlite_where=_compared,
+)
 
 processing_attempts = Table(
     "processing_attempts",

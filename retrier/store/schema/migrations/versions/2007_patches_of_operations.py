@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "2007"
-down_revision = "2005"
+down_revision = "2006"
 branch_labels = None
 depends_on = None
 
