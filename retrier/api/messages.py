@@ -386,9 +386,10 @@ def get_error(
 
 
 def _fields(parts: ApiParts, found: MessageDetails) -> Mapping[str, str] | None:
-    """Return the values of its declared fields; None without a look if there is none."""
+    """Return the values of its declared fields; None if there is none, or they may not be read."""
     key = found.message.unique_message_id
-    return find_fields(parts.db, [key])[key] if parts.field_names else None
+    is_shown = parts.field_names and parts.shows_content
+    return find_fields(parts.db, [key])[key] if is_shown else None
 
 
 def _unknown(parts: ApiParts, failed_message_id: str) -> Refusal:

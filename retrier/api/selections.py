@@ -21,6 +21,7 @@ from pydantic_core import PydanticCustomError
 from retrier.api.answers import Refusal, problem
 from retrier.api.parts import ApiParts
 from retrier.api.requests import MOST_IDS, ComingMoment, Duration, LastMoment, Moment, is_id
+from retrier.domain.access import Right
 from retrier.domain.fields import (
     NAME_PATTERN,
     PREFIX,
@@ -216,7 +217,12 @@ class SelectionBody(BaseModel):
 
 
 def understand(body: SelectionBody, parts: ApiParts) -> Selection:
-    """Return what is selected. Raises WrongField if a field is not declared."""
+    """Return what is selected.
+
+    Raises WrongField if a field is not declared, NotAllowed for who may not read what fields hold.
+    """
+    if body.fields:
+        parts.gateway.guard.must(Right.READ_CONTENT)
     for name in body.fields:
         try:
             check_name(name, parts.field_names)

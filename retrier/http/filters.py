@@ -9,6 +9,7 @@ from fastapi import Depends, Query, Request
 from pydantic import WithJsonSchema
 
 from retrier.clock import SystemClock
+from retrier.domain.access import OPEN, Access, Right
 from retrier.domain.events import ROUTINE, find_wrong_kind, read_kinds
 from retrier.domain.fields import (
     PREFIX,
@@ -32,6 +33,7 @@ from retrier.domain.selection import (
 )
 from retrier.domain.text import SHORTEST, clean, ids_beginning
 from retrier.domain.times import NoTime, as_sentence, last_moment_of, read_moment
+from retrier.errors import NotAllowed
 from retrier.http.problems import WrongField
 from retrier.store.engine.database import Database
 from retrier.store.event_log import EventFilter, find_subjects
@@ -104,6 +106,11 @@ def _fields_asked(
     ] = "",
 ) -> FieldTexts:
     found = fields_among(request.query_params.multi_items())
+    access: Access = getattr(request.state, "access", OPEN)
+    why_not = access.why_not(Right.READ_CONTENT) if found else None
+    if why_not is not None:
+        # Fields are read from bodies and headers: whoever may ask for values finds out each of them.
+        raise NotAllowed(why_not)
     read_fields(found, request.app.state.parts.field_names)
     return found
 

@@ -442,7 +442,8 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
     goes_on = body.kind is BodyKind.BYTES and not body.is_unpacked
     reasons, place = find_waits(parts.db, unique_id), find_place(parts.db, unique_id)
     key = found.message.unique_message_id
-    fields = find_fields(parts.db, [key])[key] if parts.field_names else {}
+    is_shown = parts.field_names and parts.shows_content
+    fields = find_fields(parts.db, [key])[key] if is_shown else {}
     compared = _compared(found, query.compare)
     badge_text, badge_tone = badge_of(found.message)
     return show(

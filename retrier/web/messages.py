@@ -157,7 +157,8 @@ def get_messages(
 ) -> Response:
     """List the messages that match."""
     selection, order = understand(query), _order(sort, direction)
-    names = read_columns(columns, parts.field_names)
+    known = parts.field_names if parts.shows_content else ()
+    names = read_columns(columns, known)
     # Before the list is read: a failure that comes meanwhile counts as new, though it may be there.
     since = last_number(parts.db)
     wanted = PageRequest(number=page_number(page), size=PAGE)
@@ -186,7 +187,7 @@ def get_messages(
         since=since,
         waits=why_listed_wait(parts.db, found.items),
         excerpts={key: excerpt(body) for key, body in beginnings.items()},
-        field_names=parts.field_names,
+        field_names=known,
         columns=names,
         fields=fields,
         may_select_all=select_all(query) is not None,

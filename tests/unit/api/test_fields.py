@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from retrier.domain.access import AccessRole
 from retrier.store.engine.database import Database
+from tests.support.access import bearer, rules
 from tests.support.api import Api
 from tests.support.factories import failure
 from tests.support.fields import DECLARED
@@ -227,3 +229,36 @@ class TestWhatIsStoredAlready:
     )
     def test_goes_on_behind_a_number_only(self, api: Api, body: dict[str, object]) -> None:
         assert api.http.post("/api/search/reindex", json=body).status_code == 422
+
+
+class TestWhoMayNotReadBodies:
+    @pytest.fixture
+    def api(self, database: Database) -> Iterator[Api]:
+        made = Api(database, fields=DECLARED, rules=rules())
+        yield made
+        made.http.close()
+
+    def test_is_shown_no_value(self, api: Api, three: list[str]) -> None:
+        path = f"/api/errors/{three[0]}"
+
+        seen = api.http.get(path, headers=bearer(AccessRole.READER)).json()
+        whole = api.http.get(path, headers=bearer(AccessRole.CONTENT)).json()
+
+        assert "fields" not in seen
+        assert whole["fields"] == {"order": "4711", "total": "5"}
+
+    def test_finds_nothing_out_by_conditions(self, api: Api, three: list[str]) -> None:
+        asked = {"params": {"field.total": "5..6"}, "headers": bearer(AccessRole.READER)}
+
+        assert three
+        assert api.http.get("/api/errors", **asked).status_code == 403
+
+    def test_finds_nothing_out_by_a_preview(self, api: Api, three: list[str]) -> None:
+        body = {"selection": {"field.order": "4711"}}
+
+        seen = api.http.post(
+            "/api/operations/preview", json=body, headers=bearer(AccessRole.READER)
+        )
+
+        assert three
+        assert seen.status_code == 403
