@@ -146,7 +146,7 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     stamp_import(db, kept["import_id"], "orders", again=False, who="ada")
     bring_to(bench, STAGED)
     bench.ask([*bench.fail(2), sent.key])
-    (archived,) = bench.fail(exception_type="Other")
+    (archived,) = bench.fail(exception_type="Other", fields={"order": "7"})
     apply_action(db, Action(act=Act.ARCHIVE, who="ada"), [archived])
     asked(bench, bench.fail()[0])
     bench.ask_all(RetryTerms(canary=Canary(size=1)))

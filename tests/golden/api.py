@@ -162,6 +162,7 @@ READS = [
     "/api/errors/{failed_message_id:order-1}/edit",
     "/api/errors/{failed_message_id:hostile}/edit",
     "/api/errors/{failed_message_id:nobody}/edit",
+    "/api/errors/{failed_message_id:order-1}/edits/{edit_id:nobody}/body",
     "/api/endpoints",
     "/api/endpoints/known",
     "/api/endpoints/{name:Sales}/audit-count",

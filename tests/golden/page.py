@@ -82,6 +82,7 @@ PAGES = [
     "/messages/{unique_id:order-2}/edit",
     "/messages/{unique_id:hostile}/edit",
     "/messages/{unique_id:nobody}/edit",
+    "/messages/{unique_id:order-2}/edits/{edit_id:nobody}/body",
     "/archive_operations",
     "/archive_operations/{operation_id:archiving}",
     "/archive_operations/{operation_id:nobody}",

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from retrier.domain.dialects import DIALECTS
 from retrier.domain.dialects.accounts import read_failure
-from retrier.domain.dialects.dialect import Unintelligible
+from retrier.domain.dialects.dialect import FoundOn, Unintelligible
 from retrier.domain.failed_message import FailureDetails
 from tests.support.dialect_headers import NSB, OURS, properties
 from tests.support.library_samples import SAMPLES
@@ -27,7 +27,7 @@ def test_headers_of_any_type_are_read_or_refused_with_a_reason(dialect, headers,
 
     dialect.recognises(held, body)
     dialect.message_id(held)
-    found = read_failure(dialect, held, otherwise=None, body=body, found_on="error")
+    found = read_failure(dialect, held, otherwise=None, body=body, found_on=FoundOn("error"))
 
     match found:
         case Unintelligible(reason=reason):

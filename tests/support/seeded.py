@@ -35,11 +35,13 @@ def seed(api: Api) -> Known:
     api.set_status(archived, FailedMessageStatus.ARCHIVED)
     api.http.patch(f"/api/errors/{others[-1]}/archive")
     api.http.post("/api/redirects", json={"fromphysicaladdress": "a", "tophysicaladdress": "b"})
+    edited = api.http.post(f"/api/errors/{others[1]}/edit", json={"body": '{"order": 2}'}).json()
     messages = [sent.key, done.key, alive.key, archived, *others]
     times = ["2026-05-04T00:00:00Z", "2026-05-05T00:00:00+02:00", "0001-01-01T00:00:00+23:59"]
     return {
         "failed_message_id": messages,
         "message_id": messages,
+        "edit_id": [edited["edit_id"], others[1]],
         "name": ["Sales", "a/b"],
         "endpoint": ["Sales", "a/b"],
         "queue": [QUEUE, ERROR_QUEUE, "a/b"],
