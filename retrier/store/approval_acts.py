@@ -19,9 +19,9 @@ from retrier.domain.events import SERVICE
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperationState, RetryType
 from retrier.store import edit_requests, edits, event_log, operations
-from retrier.store.approvals import IN_OPERATIONS, approval_from_row, end
+from retrier.store.approvals import IN_OPERATIONS, approval_from_row, end, is_asked
 from retrier.store.engine.database import reading, writing
-from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.event_log import Entry
 from retrier.store.schema import approvals, retry_operations
 
@@ -69,6 +69,9 @@ def decide_approval(
         # The message and its claim before the operation, as with every edit.
         begun = edit_requests.begin_approved(tx, whole)
         if isinstance(begun, EditRefused):
+            if not is_asked(tx, whole):
+                # It has its claim: somebody decided while this waited for the message.
+                raise ConcurrentChange
             return begun
         values = begun
     # Only while it is paused and not cancelled. Raises ConcurrentChange if somebody was faster.

@@ -25,6 +25,7 @@ from retrier.domain.folding import message_id_of
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.message_views import read_facts
 from retrier.domain.recording import Attempt, MessageChange, StoredAttempt
+from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.streams import LOOKED_AT, NO_POSITION, unite
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
@@ -285,6 +286,18 @@ def select_originals(sql: SqlDialect) -> Select[Any]:
         .where(sql.listed(attempts.attempt_id, "attempts"))
         .execution_options(**{IN_BINARY: True})
     )
+
+
+def find_originals(tx: Transaction, attempt_ids: Sequence[int]) -> Mapping[int, StoredOriginal]:
+    """Return the messages of these attempts as they failed; without those whose body is deleted."""
+    rows = tx.execute(select_originals(tx.sql), {"attempts": attempt_ids})
+    return {
+        row.attempt_id: StoredOriginal(
+            row.raw_properties, row.body, row.dialect, row.error_queue, completed_steps=None
+        )
+        for row in rows
+        if row.body is not None
+    }
 
 
 def find_stored(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, StoredAttempt]:

@@ -6,11 +6,9 @@ retry can come between the answer and the sending. So an edit begins as a batch 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy import select
 
 from retrier.domain.approval import hash_plan
 from retrier.domain.edits import (
@@ -29,8 +27,8 @@ from retrier.domain.retry_operation import Priority, RetryOperationState, RetryT
 from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.text import LONG_BYTES, clean
 from retrier.store import approvals, batches, claims, edits, event_log, messages, operations
+from retrier.store.attempts import find_originals
 from retrier.store.engine.database import reading, writing
-from retrier.store.engine.sql_dialect import IN_BINARY
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction, make_ids
 from retrier.store.event_log import Entry
 from retrier.store.holds import describe_held, is_any_strict
@@ -38,15 +36,11 @@ from retrier.store.operation_requests import find_keyed, reused
 from retrier.store.schema import (
     failed_messages,
     message_edits,
-    processing_attempts,
-    retry_operation_messages,
     retry_operations,
 )
 from retrier.store.selections import from_json, to_json
 
-attempts = processing_attempts.c
 rows = failed_messages.c
-edit_columns = message_edits.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +55,14 @@ class FoundOriginal:
 def find_original(tx: Transaction, unique_message_id: str) -> FoundOriginal | EditRefusal:
     """Return the newest failure of a message with its bytes. Raises DatabaseUnavailable."""
     key = canonical(unique_message_id) if is_guid(unique_message_id) else None
-    row = tx.execute(_newest(), {"key": key}).one_or_none()
-    if row is None:
+    query = select(rows.attempt_id).where(rows.unique_message_id == key)
+    attempt_id = tx.execute(query).scalar_one_or_none()
+    if attempt_id is None:
         return EditRefusal.UNKNOWN
-    if row.body is None:
+    original = find_originals(tx, [attempt_id]).get(attempt_id)
+    if original is None:
         return EditRefusal.DELETED
-    return FoundOriginal(
-        attempt_id=row.attempt_id,
-        original=StoredOriginal(
-            row.raw_properties, row.body, row.dialect, row.error_queue, completed_steps=None
-        ),
-    )
+    return FoundOriginal(attempt_id=attempt_id, original=original)
 
 
 @writing
@@ -142,7 +133,16 @@ def begin_approved(tx: Transaction, operation_id: str) -> Mapping[str, object] |
     Until now anybody could retry, archive or resolve the message. Returns what becomes of its
     operation, which the caller changes after it: a cut finds nothing, and completes it.
     """
-    asked = tx.execute(_ASKED, {"operation": operation_id}).one_or_none()
+    query = (
+        select(retry_operations.c.selection, rows.unique_message_id)
+        .join_from(message_edits, failed_messages, rows.number == message_edits.c.number)
+        .join(
+            retry_operations,
+            retry_operations.c.operation_id == message_edits.c.operation_id,
+        )
+        .where(edits.is_of(operation_id))
+    )
+    asked = tx.execute(query).one_or_none()
     row = None if asked is None else _lock(tx, asked.unique_message_id)
     edit = None if row is None else edits.find_waiting(tx, row.number)
     if asked is None or row is None or edit is None or edit.operation_id != operation_id:
@@ -283,42 +283,3 @@ def _add_operation(
         # The same request came twice at once: the next try finds and returns the other operation.
         raise ConcurrentChange
     operations.add_named(tx, operation_id, [key], {key: row.number})
-
-
-_ASKED = (
-    select(retry_operations.c.selection, rows.unique_message_id)
-    .join_from(
-        retry_operations,
-        message_edits,
-        edit_columns.operation_id == retry_operations.c.operation_id,
-    )
-    .join(failed_messages, rows.number == edit_columns.number)
-    .where(
-        retry_operations.c.operation_id == bindparam("operation"),
-        edit_columns.number.in_(
-            select(retry_operation_messages.c.number).where(
-                retry_operation_messages.c.operation_id == bindparam("operation")
-            )
-        ),
-    )
-)
-
-
-@cache
-def _newest() -> Select[Any]:
-    holder = processing_attempts.alias()
-    equal = (
-        select(holder.c.body).where(holder.c.attempt_id == attempts.same_body_as).scalar_subquery()
-    )
-    return (
-        select(
-            rows.attempt_id,
-            attempts.raw_properties,
-            func.coalesce(attempts.body, equal).label("body"),
-            attempts.dialect,
-            attempts.error_queue,
-        )
-        .join_from(failed_messages, processing_attempts, attempts.attempt_id == rows.attempt_id)
-        .where(rows.unique_message_id == bindparam("key"))
-        .execution_options(**{IN_BINARY: True})
-    )

@@ -85,17 +85,17 @@ def find_waiting(tx: Transaction, number: int) -> StoredRow | None:
 
 def find_of(tx: Transaction, operation_id: str) -> str:
     """Return the edit that an operation sends."""
-    return str(tx.execute(select(edits.edit_id).where(_is_of(operation_id))).scalar_one())
+    return str(tx.execute(select(edits.edit_id).where(is_of(operation_id))).scalar_one())
 
 
 def drop_unapproved(tx: Transaction, operation_id: str, reason: str) -> None:
     """Drop the edit of an operation that ends without approval; nothing, if it is of no edit."""
-    query = select(edits.edit_id).where(_is_of(operation_id))
+    query = select(edits.edit_id).where(is_of(operation_id))
     for edit_id in tx.execute(query).scalars().all():
         end_those(tx, [edit_id], EditState.DROPPED, reason)
 
 
-def _is_of(operation_id: str) -> ColumnElement[bool]:
+def is_of(operation_id: str) -> ColumnElement[bool]:
     """Say whether an edit is of an operation; found by its message, which has an index."""
     numbers = select(named.number).where(named.operation_id == operation_id)
     return and_(edits.number.in_(numbers), edits.operation_id == operation_id)

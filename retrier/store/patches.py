@@ -22,7 +22,7 @@ from retrier.domain.patches import (
 from retrier.domain.recording import StoredMessage
 from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.wire import PropertyCodec, UnreadableProperties
-from retrier.store.attempts import select_originals
+from retrier.store.attempts import find_originals
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import failed_messages
 
@@ -136,18 +136,6 @@ def _make(
         return PatchRefused(reason=str(PatchRefusal.UNREADABLE))
     made = patch_message(codec, original, patch)
     return made if isinstance(made, PatchRefused) else (original, made)
-
-
-def find_originals(tx: Transaction, attempt_ids: Sequence[int]) -> Mapping[int, StoredOriginal]:
-    """Return the messages of these attempts as they failed; without those whose body is deleted."""
-    rows = tx.execute(select_originals(tx.sql), {"attempts": attempt_ids})
-    return {
-        row.attempt_id: StoredOriginal(
-            row.raw_properties, row.body, row.dialect, row.error_queue, completed_steps=None
-        )
-        for row in rows
-        if row.body is not None
-    }
 
 
 def with_sent(

@@ -1,6 +1,8 @@
 """Edits that wait for a second person: nothing is sent before one approves, and nothing is held."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -27,9 +29,10 @@ from retrier.store.operation_requests import (
 )
 from retrier.store.schema import retry_operations
 from retrier.store.verification import verify_store
-from tests.support.bench import QUEUE, Bench
+from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.disposing import make_dead
 from tests.support.editing import BODY, edit_row, edits_of, versions
+from tests.support.effects import BATCH_POINTS
 from tests.support.factories import FAILED_AT, failure
 
 BOB = Decider(identity="bob", shown="bob (10.0.0.8)", may_edit=True)
@@ -281,3 +284,42 @@ class TestAPatchOfMany:
 
         assert unique_id
         assert not created.is_asking
+
+
+POINTS = [point for point in BATCH_POINTS if point not in ("marking.opened", "marking.claimed")]
+
+
+@pytest.mark.parametrize(("point", "time"), list(product(POINTS, (1, 2))))
+def test_a_process_that_is_killed_while_it_sends_what_was_approved_sends_one_version(
+    bench: Bench, unique_id: str, point: str, time: int
+) -> None:
+    asked = asking(bench, unique_id)
+    decide(bench, asked)
+    bench.ask_all()
+    bench.kill_at(point, time=time)
+
+    doubt = 0
+    try:
+        bench.work()
+    except Killed:
+        doubt = len(bench.in_doubt())
+    bench.restart()
+    bench.work()
+
+    edited, plain = versions(bench, unique_id)
+    assert plain == []
+    assert 1 <= len(edited) <= 1 + doubt
+    assert edit_row(bench, asked.edit_id)["state"] == "sent"
+    assert broken(bench) == []
+
+
+def test_of_two_who_approve_at_once_one_begins_it(bench: Bench, unique_id: str) -> None:
+    asked = asking(bench, unique_id)
+    eve = Decider(identity="eve", shown="eve", may_edit=True)
+
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda who: decide(bench, asked, who=who), (BOB, eve)))
+    bench.work()
+
+    assert sorted(type(each).__name__ for each in found) == ["ApprovalRefusal", "Decided"]
+    assert versions(bench, unique_id) == ([BODY.encode()], [])
