@@ -35,7 +35,12 @@ from retrier.api import (
     views,
 )
 from retrier.api.answers import add_handlers
-from retrier.api.middleware import RequestMiddleware, refuse_members_that_stand_twice, refuse_strays
+from retrier.api.middleware import (
+    RequestMiddleware,
+    TellsRefusals,
+    refuse_members_that_stand_twice,
+    refuse_strays,
+)
 from retrier.api.origins import METHODS
 from retrier.api.parts import ApiParts, take_place
 from retrier.api.shapes import Problem
@@ -193,7 +198,8 @@ class DescribedApi(FastAPI):
     def build_middleware_stack(self) -> ASGIApp:
         """Return all of it, with ours around the answer to an error that nobody expected, too."""
         parts: ApiParts = self.state.parts
-        return RequestMiddleware(super().build_middleware_stack(), parts.callers, self.methods_of)
+        within = RequestMiddleware(super().build_middleware_stack(), parts.callers, self.methods_of)
+        return TellsRefusals(within, parts.emit)
 
     def methods_of(self, scope: Scope) -> list[str]:
         """Return the methods that an address has; OPTIONS is one of each that has another."""

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from anyio import to_thread
@@ -21,6 +22,8 @@ from retrier.api.origins import preflight, telling
 from retrier.domain.hosts import Hosts, Origin, Proxies, parse_host, parse_origin
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
+from retrier.events.event import Emit
+from retrier.events.service import RequestRefused
 from retrier.http.access import PEER
 from retrier.http.problems import Problem, WrongField
 
@@ -233,6 +236,48 @@ class RequestMiddleware:
         if not methods:
             return self._show(Problem(status=404, detail="There is nothing at this address."))
         return Response(status_code=204, headers={**HEADERS, "Allow": ", ".join(methods)})
+
+
+_SHOWN_ELSEWHERE = frozenset({401, 500})
+"""Who guesses has events of its own, and so has an unexpected error."""
+_LONGEST_REASON = 500
+
+
+class TellsRefusals:
+    """ASGI middleware that emits each change that was refused, with the reason in the answer.
+
+    ServicePulse shows no reason: it refers to the log. So do scripts that look at the status only.
+    """
+
+    def __init__(self, app: ASGIApp, emit: Emit) -> None:
+        self._app = app
+        self._emit = emit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request on; emit after the answer."""
+        if scope["type"] != "http" or scope["method"] in _HARMLESS:
+            await self._app(scope, receive, send)
+            return
+        status, answer = 200, b""
+
+        async def send_and_keep(message: Message) -> None:
+            nonlocal status, answer
+            status = message.get("status", status)
+            if status >= HTTPStatus.BAD_REQUEST:
+                answer += message.get("body", b"")
+            await send(message)
+
+        await self._app(scope, receive, send_and_keep)
+        if status >= HTTPStatus.BAD_REQUEST and status not in _SHOWN_ELSEWHERE:
+            reason = str(json.loads(answer or b"{}").get("detail", ""))
+            self._emit(
+                RequestRefused(
+                    method=scope["method"],
+                    path=scope["path"][:_LONGEST_SHOWN],
+                    status=status,
+                    reason=reason[:_LONGEST_REASON].rstrip("."),
+                )
+            )
 
 
 def forwarded_hosts(scope: Scope, proxies: Proxies) -> Sequence[str]:

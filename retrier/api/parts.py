@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import Callers
 from retrier.domain.access import Access
+from retrier.events.event import Emit, ignore
 from retrier.http.access import find_access
 from retrier.http.cache import AnswerCache
 from retrier.http.parts import FaceParts, refuse_policies
@@ -65,6 +66,7 @@ class ApiParts(FaceParts):
     `read_policies` makes a set of what would be the section `policies` of the settings, or raises
     ConfigurationError. `metrics` takes an Accept header and returns content type and text of a
     scrape. `feed` serves who follows the event log. `configured` is what clients are told of the settings. Requests of others than the `callers` are refused.
+    `emit` is told of refused changes.
     """
 
     metrics: Callable[[str], tuple[str, bytes]]
@@ -72,6 +74,7 @@ class ApiParts(FaceParts):
     read_policies: Callable[[object], PolicySet] = refuse_policies
     configured: Configured = field(default_factory=Configured)
     callers: Callers = field(default_factory=Callers)
+    emit: Emit = ignore
     cache: AnswerCache = field(default_factory=AnswerCache)
     _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))
 

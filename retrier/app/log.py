@@ -325,6 +325,7 @@ LINES: Mapping[str, Wording] = {
         "Copies or notices that {queue} did not take: {count}; they are tried again every "
         "minute: {reason}"
     ),
+    "request.refused": _info("{method} {path} was refused ({status}): {reason}"),
     "edit.asked": _info("Asked to edit {unique_message_id}: operation {operation_id} sends it"),
     "edit.recorded": _info("An edited message was sent: operation {operation_id}"),
     "dead.declared": _info("{unique_message_id} is declared dead"),

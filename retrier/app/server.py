@@ -343,6 +343,7 @@ def _api_parts(parts: Parts, health: Health, feed: LiveFeed) -> ApiParts:
         gate=make_gate(parts),
         configured=_configured(parts.settings),
         callers=make_callers(parts.settings.api),
+        emit=parts.emit,
     )
 
 

@@ -36,6 +36,17 @@ class ImportPublished(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRefused(Event):
+    """A client was told that what it asked for is not done; many show no more than that it failed."""
+
+    name = "request.refused"
+    method: str
+    path: str
+    status: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAsked(Event):
     """A new operation is in the database; `total` is how many messages it has."""
 

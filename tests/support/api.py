@@ -18,7 +18,7 @@ from retrier.domain.approval import ApprovalRules
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.fields import DeclaredField, names_of
 from retrier.events.event import Event
-from retrier.events.service import RetryAsked
+from retrier.events.service import RequestRefused, RetryAsked
 from retrier.gateway import Gateway
 from retrier.http.access import Gate
 from retrier.http.cache import AnswerCache
@@ -61,7 +61,7 @@ def share(routes: list[BaseRoute]) -> list[BaseRoute]:
 class Api:
     """An API on a database. `wakes` counts how often the processor was woken.
 
-    `asked` holds how many messages each new operation is. `transport` is what failed imports are
+    `asked` holds how many messages each new operation is, and `refused` what was not done. `transport` is what failed imports are
     sent over, and `mappings` is how they are read again. `look_at` looks for queues.
     """
 
@@ -79,6 +79,7 @@ class Api:
         self.clock = FrozenClock()
         self.wakes = 0
         self.asked: list[int] = []
+        self.refused: list[RequestRefused] = []
         self.metrics = ("text/plain", b"")
         self.look_at: Callable[[Sequence[str]], MissingQueues] = see_nothing
         self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
@@ -104,6 +105,7 @@ class Api:
             session_id=HOLDER.session_id,
             field_names=names_of(fields),
             callers=callers or Callers(),
+            emit=self._note,
             gate=Gate(db, rules, clock=self.clock),
             # By its clock every answer is found in no time: a busy machine would have it remembered.
             cache=AnswerCache(FrozenClock()),
@@ -158,6 +160,8 @@ class Api:
         match event:
             case RetryAsked(total=total):
                 self.asked.append(total)
+            case RequestRefused():
+                self.refused.append(event)
             case _:
                 pass
 

@@ -178,3 +178,21 @@ class TestServiceControlsRoute:
 
     def test_of_what_nobody_knows_is_400(self, api: Api) -> None:
         post(api, f"edit/{UNKNOWN}", {"message_body": "x", "message_headers": []}, 400)
+
+
+class TestTheLog:
+    def test_has_the_reason_that_servicepulse_does_not_show(self, api: Api, key: str) -> None:
+        post(api, f"edit/{key}", of_servicecontrol(api, key, message_body="{"), 400)
+
+        assert [told.path for told in api.refused] == [f"/api/edit/{key}"]
+        assert "the body cannot be read any more" in api.refused[0].reason
+
+    def test_has_nothing_refused_of_an_edit_that_is_taken(self, api: Api, key: str) -> None:
+        post(api, f"edit/{key}", of_servicecontrol(api, key))
+
+        assert api.refused == []
+
+    def test_has_nothing_refused_of_what_is_only_looked_at(self, api: Api) -> None:
+        assert api.http.get(f"/api/errors/{UNKNOWN}/edit").status_code == 404
+
+        assert api.refused == []

@@ -180,3 +180,17 @@ def test_an_unexpected_error_gives_nothing_away(idle: Api) -> None:
     assert answer.status_code == 500
     assert answer.headers["Content-Type"] == "application/problem+json"
     assert "secret" not in answer.text
+
+
+def test_a_refused_change_is_told_to_the_log_with_its_reason(idle: Api) -> None:
+    answer = idle.http.post("/api/errors/retry/nobody/", json={})
+
+    (told,) = idle.refused
+    assert (told.method, told.path, told.status) == ("POST", "/api/errors/retry/nobody/", 404)
+    assert f"{told.reason}." == answer.json()["detail"]
+
+
+def test_a_change_refused_before_any_route_is_told_too(idle: Api) -> None:
+    idle.http.post("/api/errors/retry/all", headers={"Host": "elsewhere.example"})
+
+    assert [told.status for told in idle.refused] == [421]
