@@ -1,5 +1,6 @@
 """The model's own account of every message: what must be true of it, in the plainest words."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from tests.properties.model.streams import Place, held, place_of, rule_of, stay
 UNRESOLVED, ISSUED, RESOLVED, ARCHIVED = "unresolved", "retry_issued", "resolved", "archived"
 DUE, LATER = "due", "later"
 PENDING = (UNRESOLVED, ISSUED)
+PATCH = {"body": {"replace": ["message ([0-9]*[02468])$", r"patched \1"]}}
+"""It changes every second message, and none twice."""
 WORDS = ("archive", "resolve", "declare dead")
 """What a person says of a message so that nothing sends it by itself."""
 MOST_FAILURES = 3
@@ -79,6 +82,10 @@ class Account:
     """Retries of messages that changed as they were claimed: such a claim never held."""
     edits: dict[str, bytes] = field(default_factory=dict)
     """By the retry that sends it, the body that a person wrote instead of a message's own."""
+    patching: set[str] = field(default_factory=set)
+    """Operations that patch what they send."""
+    patched: dict[str, bytes | None] = field(default_factory=dict)
+    """By the retry of such an operation, what the patch makes of its message; None if nothing."""
     deleted_attempts: int = 0
     _stored: dict[str, set[str]] = field(default_factory=dict)
 
@@ -144,6 +151,19 @@ class Account:
         """Take an edit of a message, with the claim that it got in the same moment."""
         self.messages[key].claim = claim
         self.edits[claim.retry_id] = body
+
+    def note_patch(self, key: str, claim: Claim) -> None:
+        """Note what the retry sends if its operation has a patch."""
+        if claim.operation_id in self.patching:
+            self.patched[claim.retry_id] = patch(self.messages[key].body)
+
+    def body_of(self, key: str, retry_id: str) -> bytes | None:
+        """Return what a retry of a message may send; None if nothing of it."""
+        if retry_id in self.edits:
+            return self.edits[retry_id]
+        if retry_id in self.patched:
+            return self.patched[retry_id]
+        return self.messages[key].body if key in self.messages else None
 
     def settle_edited(self, key: str) -> None:
         """Note that the edited version of a message is recorded as sent."""
@@ -219,7 +239,7 @@ class Account:
             message.failures = message.failures + 1 if by_policy else 1
             message.counted |= {claim.retry_id}
             message.judge()
-        if claim is not None and claim.retry_id in self.edits:
+        if claim is not None and claim.retry_id in self.edits.keys() | self.patched.keys():
             # Nothing sends it by itself as it was: a person wanted it to be another.
             message.scheduled = ""
         elif hopeless:
@@ -287,6 +307,12 @@ class Account:
             again = each.redelivered and "" in before.get(each.fingerprint, ())
             self.counted["redelivered" if again else "failed_imports"] += 1
             self._stored.setdefault(each.fingerprint, set()).add("")
+
+
+def patch(body: bytes) -> bytes | None:
+    """Return what the patch makes of a body; None if nothing."""
+    made, number = re.subn(rb"message ([0-9]*[02468])$", rb"patched \1", body)
+    return made if number else None
 
 
 def sum_up(each: Message | Seen) -> tuple[object, ...]:

@@ -40,7 +40,9 @@ class Arriving(Example):
             known = self.world.account.messages.get(sent.key)
             # What names no retry of the message is its failure only where it failed before: what was
             # redirected and says nothing of its retry is another message, as a follow-up would be.
-            if known is not None and sent.queue not in (known.queue, known.first_queue):
+            elsewhere = known is not None and sent.queue not in (known.queue, known.first_queue)
+            # An edited version has no stamp of ours: only its retry says whose it is.
+            if elsewhere or sent.retry_id in self.world.account.edits:
                 retry_id = "this"
             self.far_side.fail_again(sent, when=when, retry_id=retry_id)
         return bool(arrived)

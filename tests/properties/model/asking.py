@@ -47,6 +47,11 @@ class RequestContext(Example):
         keys = [key for key, _ in account.all() if not account.why_not("edit", key)]
         return self.people.edit(keys[number % len(keys)] if keys else self.deeds.key(number))
 
+    @rule(numbers=several)
+    @counted
+    def retry_patched(self, numbers: list[int]) -> bool:
+        return self.people.retry_patched([self.deeds.key(each) for each in numbers])
+
     @rule(queue=queues)
     @counted
     def retry_queue(self, queue: str) -> bool:

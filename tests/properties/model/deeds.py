@@ -47,6 +47,7 @@ class Deeds:
             "resolve": lambda which: self._people.act(Act.RESOLVE, [self.key(which)]),
             "retry again": lambda which: self._people.retry_again([self.key(which)]),
             "retry": lambda which: self._people.retry_ids([self.key(which)]),
+            "retry patched": lambda which: self._people.retry_patched([self.key(which)]),
             "declare dead": lambda which: self._people.declare_dead(self.key(which)),
             "edit": lambda which: self._people.edit(self.key(which)),
             "revive": lambda which: self._people.revive(self.key(which)),

@@ -84,6 +84,7 @@ BETWEEN = [
     "resolve",
     "retry again",
     "retry",
+    "retry patched",
     "redirect",
     "pause",
     "resume",

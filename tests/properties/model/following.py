@@ -152,7 +152,9 @@ class Following:
 
     def _may_settle(self, key: str, before: Message, now: Seen) -> bool:
         if _was_given_up(before, now):
-            return before.claim is not None and self._sends.was_not_taken(before.claim.retry_id)
+            retry_id = before.claim.retry_id if before.claim is not None else ""
+            no_patch_fits = self._account.patched.get(retry_id, b"") is None
+            return no_patch_fits or self._sends.was_not_taken(retry_id)
         if before.claim is not None and before.claim.retry_id in self._account.edits:
             is_over = now.claim is None and now.status == RESOLVED
             if is_over and before.claim.stamped and self._sends.accepted[before.claim.retry_id]:
@@ -169,6 +171,8 @@ class Following:
 
     def _believe(self, verb: str, key: str, before: Message, now: Seen) -> None:
         gone = before.claim is not None and now.claim is None and before.claim
+        if before.claim is None and now.claim is not None:
+            self._account.note_patch(key, now.claim)
         # A claim that never held ends without a word: its message keeps its failure number. So does
         # one that is released before it was staged.
         released = verb in {"release_batch", "hold_back"} and before.status == UNRESOLVED

@@ -10,6 +10,7 @@ from retrier.domain.archive_operation import Act, ActRefusal
 from retrier.domain.breakers import BreakerKey, BreakerState, Per
 from retrier.domain.edits import AskedEdit, Changes, EditRequest
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
+from retrier.domain.patches import write_patch
 from retrier.domain.redirects import redirect_id
 from retrier.domain.retention import OldMessages
 from retrier.domain.retry_operation import (
@@ -26,7 +27,7 @@ from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.streams import Released, Stream
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.retention import delete_chunk
-from tests.properties.model.account import PENDING, UNRESOLVED, Account, Message
+from tests.properties.model.account import PATCH, PENDING, UNRESOLVED, Account, Message
 from tests.properties.model.look import look
 from tests.properties.model.streams import Place, held
 from tests.properties.model.world import World
@@ -34,6 +35,7 @@ from tests.support.archiving import request_for
 
 T = TypeVar("T")
 WHO = "ada"
+AS_IT_IS = RetryTerms()
 ORDERS = BreakerKey(per=Per.DESTINATION, name="orders")
 AT_ONCE = timedelta(days=-1)
 """However lately it was settled."""
@@ -63,6 +65,11 @@ class People:
         one = len(set(ids)) == 1
         kind = RetryType.SINGLE_MESSAGE if one else RetryType.MULTIPLE_MESSAGES
         return self._retry(kind, Selection(ids=tuple(ids)), set(ids))
+
+    def retry_patched(self, ids: Sequence[str]) -> bool:
+        """Ask for the retry of some messages as others; say whether one of them may be retried."""
+        kind, terms = RetryType.MULTIPLE_MESSAGES, RetryTerms(patch=write_patch(PATCH))
+        return self._retry(kind, Selection(ids=tuple(ids)), set(ids), terms)
 
     def set_breaker(self, state: BreakerState) -> bool:
         """Open the breaker of `orders` for an hour, or close it."""
@@ -285,21 +292,24 @@ class People:
         """Ask for the retry of these: of all that match, or of all but the dead ones."""
         with_dead = selection.disposition is not None
         wanted = {key for key, each in found if with_dead or not each.dead}
-        return self._retry(kind, selection, wanted, limit, len(found) - len(wanted))
+        terms = RetryTerms(limit=limit)
+        return self._retry(kind, selection, wanted, terms, len(found) - len(wanted))
 
     def _retry(
         self,
         kind: RetryType,
         selection: Selection,
         wanted: set[str],
-        limit: int | None = None,
+        terms: RetryTerms = AS_IT_IS,
         dead: int = 0,
     ) -> bool:
-        at = self._account.now
-        request = replace(self._request(kind, selection), terms=RetryTerms(limit=limit))
+        at, limit = self._account.now, terms.limit
+        request = replace(self._request(kind, selection), terms=terms)
         created = self._insist(lambda: self._world.gateway.retry(request))
         how = {"limited": limit is not None, "named": selection.ids is not None}
         self._world.requests.add(created.operation_id, wanted, at, **how)
+        if terms.patch is not None:
+            self._account.patching.add(created.operation_id)
         self._expect("messages asked for", created.total, min(len(wanted), limit or len(wanted)))
         self._expect("dead ones left out", created.dead_left_out, dead)
         found = (self._account.messages.get(key) for key in wanted)

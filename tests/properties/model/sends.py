@@ -101,10 +101,7 @@ class Sends:
         if message.queue not in self.targets.get(retry_id, ()):
             yield f"{key} went to {message.queue}, was staged for {self.targets.get(retry_id)}"
         edited = account.edits.get(retry_id)
-        wanted = (
-            account.messages[key].body if edited is None and key in account.messages else edited
-        )
-        if message.body != wanted:
+        if message.body != account.body_of(key, retry_id):
             yield f"{key} was sent with another body"
         if (properties.text(headers.EDIT_OF) is None) != (edited is None):
             yield f"{key} was sent as what it is not, an edited version or the message itself"
