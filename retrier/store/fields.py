@@ -65,7 +65,13 @@ def holders_of(condition: FieldCondition) -> Select[tuple[int]]:
     bounds = condition.bounds
     named = select(fields.number).where(fields.name == condition.name)
     if bounds is None:
-        return named.where(fields.value == condition.value)
+        value = condition.value
+        # The index has the number before the text. `comparable` was stored by the same function.
+        number = comparable(value)
+        return named.where(
+            fields.comparable.is_(None) if number is None else fields.comparable == number,
+            fields.value == value,
+        )
     lowest, highest = bounds
     ends = [
         *([] if lowest is None else [fields.comparable >= lowest]),
