@@ -376,6 +376,14 @@ def _is_time(text: str) -> bool:
     return _time(text) is not None
 
 
+def is_askable(name: str, value: str) -> bool:
+    """Say whether a condition with this value finds it: one that reads as a range means others."""
+    try:
+        return FieldCondition(name, value).bounds is None
+    except NoCondition:
+        return False
+
+
 FieldConditions = tuple[FieldCondition, ...]
 
 
