@@ -176,7 +176,7 @@ def _insert(
     dialect: Dialect, table: Table, names: tuple[str, ...]
 ) -> tuple[str, Sequence[tuple[int, Callable[[Any], object]]]]:
     """Return the insert of these columns, and what converts the values at which places."""
-    columns = ", ".join(f'"{name}"' for name in names)
+    columns = ", ".join(map(dialect.identifier_preparer.quote, names))
     marks = ", ".join("?" * len(names))
     types = (table.c[name].type.dialect_impl(dialect) for name in names)
     converters = ((at, each.bind_processor(dialect)) for at, each in enumerate(types))
