@@ -41,13 +41,15 @@ from retrier.api.shapes import messages as shapes
 from retrier.domain.classifiers import CLASSIFIERS, GroupKey
 from retrier.domain.comments import LONGEST, Comment, CommentRefusal
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.fields import NoCondition, check_name
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState, RetryType
 from retrier.domain.selection import Selection
-from retrier.domain.text import IdRange
+from retrier.domain.text import IdRange, clean
 from retrier.http.filters import choice, read_time
 from retrier.http.problems import WrongField
 from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
+from retrier.store.fields import count_values
 from retrier.store.groups import (
     GroupCount,
     WantedGroups,
@@ -224,6 +226,28 @@ def get_archived_group(
     if found is None or found.count == 0:
         return problem(404, f"No group with archived messages has the id {group_id[:100]}.")
     return answer(request, _commented(archived_group(found), comments_of(parts.db, [found])))
+
+
+@router.get("/fields/{field_name}")
+def get_values_of_field(
+    request: Request, field_name: str, parts: Parts
+) -> Answer[shapes.ValuesOfField] | Refusal:
+    """Count unresolved messages by their values of a declared field, the most first: 200 values.
+
+    They are no groups with ids: the condition `field.NAME` selects the messages of a value.
+    """
+    try:
+        check_name(field_name, parts.field_names)
+    except NoCondition as error:
+        return problem(404, clean(str(error)))
+    found = parts.cache.get(("values", field_name), partial(count_values, parts.db, field_name))
+    shown: shapes.ValuesOfField = {
+        "field": field_name,
+        "total": found.values,
+        "messages": found.messages,
+        "values": [{"value": each.value, "count": each.count} for each in found.shown],
+    }
+    return answer(request, shown)
 
 
 def _known(classifier: str) -> str:

@@ -1,9 +1,9 @@
 """What the API is built from, and how many requests may be at work at the same time."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated, Self, TypeVar
+from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
@@ -13,7 +13,6 @@ from retrier.api.middleware import Callers
 from retrier.domain.access import Access
 from retrier.events.event import Emit, ignore
 from retrier.http.access import find_access
-from retrier.http.cache import AnswerCache
 from retrier.http.parts import FaceParts, refuse_policies
 from retrier.policy.policy_set import PolicySet
 
@@ -75,14 +74,7 @@ class ApiParts(FaceParts):
     configured: Configured = field(default_factory=Configured)
     callers: Callers = field(default_factory=Callers)
     emit: Emit = ignore
-    cache: AnswerCache = field(default_factory=AnswerCache)
     _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))
-
-    def of(self, access: Access) -> Self:
-        """Return the same for a request of somebody with these rights."""
-        bound = super(ApiParts, self).of(access)
-        # What was found for others is not for who sees some queues only.
-        return bound if access.seen is None else replace(bound, cache=AnswerCache())
 
     async def watch(self, look: Callable[[], T]) -> T:
         """Run a look at health or metrics, in a thread that other requests cannot take."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from retrier.api.shapes.messages import GroupWithOperation
+from retrier.api.shapes.messages import GroupWithOperation, ValuesOfField
 from retrier.cli.api_client import Json, Listing
 from retrier.cli.command import (
     CalledService,
@@ -129,6 +129,14 @@ class GroupOptions:
     ascending: Annotated[
         bool, typer.Option("--ascending", help="The oldest or smallest first.")
     ] = False
+    field: Annotated[
+        str | None,
+        typer.Option(
+            "--field",
+            metavar="NAME",
+            help="By the values of a declared field instead, the most messages first.",
+        ),
+    ] = None
 
     def params(self) -> dict[str, str]:
         """Return the query parameters of the API. Raises BadParameter."""
@@ -150,6 +158,7 @@ _USUAL_GROUPS = 200
       retrier groups
       retrier groups --since 2h --sort first
       retrier groups --classifier 'Message Type' --text order
+      retrier groups --field customer
       retrier retry --group 5a1d0b7e --watch
     """
 )
@@ -160,6 +169,13 @@ def groups(ctx: typer.Context, wanted: GroupOptions, pages: Pages, service: Call
     Groups with unresolved messages or with a retry in progress, the newest failure first.
     """
     printer = service.printer(ctx)
+    if wanted.field is not None:
+        if wanted != GroupOptions(field=wanted.field) or pages != Pages():
+            raise typer.BadParameter(_FIELD_ALONE)
+        with service.open(ctx) as api:
+            by_value = api.find(ValuesOfField, "recoverability", "fields", wanted.field)
+        printer.show(by_value, _show_values)
+        return
     params = wanted.params()
     with service.open(ctx) as api:
         names = api.texts("recoverability", "classifiers")
@@ -174,6 +190,24 @@ def groups(ctx: typer.Context, wanted: GroupOptions, pages: Pages, service: Call
         are_some_left_out = wanted.since is not None or wanted.text is not None
         _show_page(printer, found, _NONE_MATCHES if are_some_left_out else _NONE)
         note_imports(printer, api)
+
+
+_FIELD_ALONE = (
+    "--field goes with no other option of this list: it shows 200 values, the most first."
+)
+_VALUES = (Column(title="unresolved", number=True), Column(title="value", flexible=True))
+
+
+def _show_values(printer: Printer, found: ValuesOfField) -> None:
+    values = found["values"]
+    if not values:
+        printer.note(f"no unresolved message has the field {found['field']}")
+        return
+    printer.table(_VALUES, [(f"{each['count']:,}", each["value"]) for each in values])
+    printer.note(
+        f"{len(values):,} of {counted(found['total'], 'value')}, "
+        f"of {counted(found['messages'], 'message')}"
+    )
 
 
 _NONE = "no group has an unresolved message"

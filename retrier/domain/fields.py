@@ -179,17 +179,18 @@ class _Message:
                 self._xml = _read_xml(self._body, paths)
             return self._xml.get(source)
         if source.place is not Place.BODY:
-            told = (source.read(each, None) for each in self._properties)
-            return next((each for each in told if each), None)
+            for properties in self._properties:
+                if told := source.read(properties, None):
+                    return told
+            return None
         if self._document is _NOT_READ:
             self._document = read_document(self._body)
         value = resolve(self._document, source.name)
         if isinstance(value, str):
             return value
-        if isinstance(value, dict | list):
-            return None
-        plain = type(value) is int or (type(value) is float and isfinite(value))
-        return str(value) if plain else as_text(value)
+        if type(value) is int or (type(value) is float and isfinite(value)):
+            return str(value)
+        return None if isinstance(value, dict | list) else as_text(value)
 
 
 class _Enough(Exception):
@@ -275,6 +276,8 @@ def _local(name: str) -> str:
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,300}(\.[0-9]{1,300})?([eE][+-]?[0-9]{1,3})?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?![0-9])")
+_BEGINS = frozenset("+-0123456789")
+"""How numbers and times begin: nearly all other texts are told apart by that alone."""
 
 
 def comparable(text: str) -> float | None:
@@ -282,6 +285,8 @@ def comparable(text: str) -> float | None:
 
     A time is in seconds since 1970; without an offset it is in UTC. None for any other text.
     """
+    if text[:1] not in _BEGINS:
+        return None
     if _NUMBER.fullmatch(text):
         number = float(text)
         return number if isfinite(number) else None
@@ -369,6 +374,14 @@ def _last(text: str) -> float | None:
 
 def _is_time(text: str) -> bool:
     return _time(text) is not None
+
+
+def is_askable(name: str, value: str) -> bool:
+    """Say whether a condition with this value finds it: one that reads as a range means others."""
+    try:
+        return FieldCondition(name, value).bounds is None
+    except NoCondition:
+        return False
 
 
 FieldConditions = tuple[FieldCondition, ...]

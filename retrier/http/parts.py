@@ -20,6 +20,7 @@ from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError, NotAllowed
 from retrier.gateway import Gateway
 from retrier.http.access import Gate
+from retrier.http.cache import AnswerCache
 from retrier.http.problems import later
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
@@ -264,6 +265,7 @@ class FaceParts:
     acts: Places = field(default_factory=Places)
     simulating: Lock = field(default_factory=Lock)
     gate: Gate = field(default_factory=Gate)
+    cache: AnswerCache = field(default_factory=AnswerCache)
     access: Access = OPEN
 
     def of(self, access: Access) -> Self:
@@ -271,7 +273,10 @@ class FaceParts:
         if access is OPEN:
             return self
         bound = replace(self, access=access, gateway=self.gateway.of(access))
-        return bound if access.seen is None else replace(bound, db=self.sights.of(access.seen))
+        if access.seen is None:
+            return bound
+        # What was found for others is not for who sees some queues only.
+        return replace(bound, db=self.sights.of(access.seen), cache=AnswerCache())
 
     def must_see_all(self) -> None:
         """Raise NotAllowed for who sees own queues only: it tells of all of them."""

@@ -25,6 +25,7 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
         "streams.preview_release",
     ),
     Right.READ_CONTENT: (
+        "groups.get_values_of_field",
         "imports.get_import_body",
         "messages.get_body",
         "messages.get_edited_body",
@@ -91,6 +92,7 @@ _OF_API: Mapping[Right, tuple[str, ...]] = {
 _OF_PAGE: Mapping[Right, tuple[str, ...]] = {
     Right.READ: ("page.set_name",),
     Right.READ_CONTENT: (
+        "groups.get_values_of_field",
         "imports.get_import_body",
         "message.download_body",
         "message.download_edited_body",

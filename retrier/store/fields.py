@@ -6,10 +6,11 @@ from itertools import accumulate, takewhile
 
 from sqlalchemy import ColumnElement, Select, delete, func, select
 
+from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.fields import DeclaredField, FieldCondition, comparable, read_stored
 from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.store.engine.database import Database, reading, writing
-from retrier.store.engine.sql_dialect import IN_BINARY
+from retrier.store.engine.sql_dialect import IN_BINARY, by_code_point
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import causes, failed_messages, message_fields, processing_attempts
 
@@ -65,7 +66,13 @@ def holders_of(condition: FieldCondition) -> Select[tuple[int]]:
     bounds = condition.bounds
     named = select(fields.number).where(fields.name == condition.name)
     if bounds is None:
-        return named.where(fields.value == condition.value)
+        value = condition.value
+        # The index has the number before the text. `comparable` was stored by the same function.
+        number = comparable(value)
+        return named.where(
+            fields.comparable.is_(None) if number is None else fields.comparable == number,
+            fields.value == value,
+        )
     lowest, highest = bounds
     ends = [
         *([] if lowest is None else [fields.comparable >= lowest]),
@@ -77,6 +84,55 @@ def holders_of(condition: FieldCondition) -> Select[tuple[int]]:
 def have_fields(conditions: Iterable[FieldCondition]) -> list[ColumnElement[bool]]:
     """Return the conditions that messages have these values, to be joined by AND."""
     return [messages.number.in_(holders_of(each)) for each in conditions]
+
+
+MOST_VALUES = 200
+"""Values of a field that are counted for people: as many as groups on a page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueCount:
+    """A value of a field, and how many unresolved messages have it."""
+
+    value: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueCounts:
+    """The values that most unresolved messages have; there are `values` in all, of `messages`."""
+
+    shown: tuple[ValueCount, ...]
+    values: int
+    messages: int
+
+
+@reading
+def count_values(tx: Transaction, name: str, most: int = MOST_VALUES) -> ValueCounts:
+    """Count the unresolved messages by their values of a field: the most first, then by value.
+
+    Reads each of them once, by indexes: slow if there are many. Raises DatabaseUnavailable.
+    """
+    count = func.count().label("count")
+    counted = (
+        select(fields.value, count)
+        .join_from(message_fields, failed_messages, messages.number == fields.number)
+        .where(fields.name == name, messages.status == FailedMessageStatus.UNRESOLVED)
+        .group_by(fields.value)
+        .subquery()
+    )
+    in_all = (func.count().over().label("values"), func.sum(counted.c.count).over().label("sum"))
+    query = (
+        select(counted, *in_all)
+        .order_by(counted.c.count.desc(), by_code_point(counted.c.value))
+        .limit(most)
+    )
+    found = tx.execute(query).all()
+    return ValueCounts(
+        shown=tuple(ValueCount(value=row[0], count=row[1]) for row in found),
+        values=found[0][2] if found else 0,
+        messages=int(found[0][3]) if found else 0,
+    )
 
 
 MOST_AT_ONCE = 1000

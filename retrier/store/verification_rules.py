@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    Double,
     Select,
     String,
     and_,
@@ -667,8 +668,26 @@ def _fields_of_none() -> Select[int]:
     return select(fields.number).where(~known)
 
 
+_SURE_DIGITS = 15
+"""So many digits are a floating-point number of just that value."""
+
+
+def _fields_of_another_number() -> Select[int]:
+    is_whole = and_(
+        func.length(fields.value) <= _SURE_DIGITS, func.rtrim(fields.value, "0123456789") == ""
+    )
+    # Only digits are cast: PostgreSQL refuses to make a number of anything else.
+    number = case((is_whole, cast(fields.value, Double)))
+    return select(fields.number).where(
+        is_whole, or_(fields.comparable.is_(None), fields.comparable != number)
+    )
+
+
 FIELD_RULES: Mapping[str, Select[Any]] = MappingProxyType(
-    {"every value of a field is of a message that is there": _fields_of_none()}
+    {
+        "every value of a field is of a message that is there": _fields_of_none(),
+        "a value of digits has the number that it is": _fields_of_another_number(),
+    }
 )
 """Each query returns the ids of the rows that break the rule."""
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
@@ -12,13 +13,16 @@ from retrier.domain.archive_operation import Act, ArchiveOperation
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.comments import LONGEST, Comment, CommentRefusal
 from retrier.domain.failed_message import FailureGroup
+from retrier.domain.fields import NoCondition, check_name, is_askable
 from retrier.domain.identity import canonical
 from retrier.domain.selection import Selection
+from retrier.domain.text import clean
 from retrier.errors import DatabaseUnavailable
 from retrier.http.filters import read_time
 from retrier.http.views import DIRECTIONS, SLUGS, GroupSort, choose
 from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
+from retrier.store.fields import count_values
 from retrier.store.groups import GroupCount, add_archives, add_retries, find_title, list_hosts
 from retrier.store.wait_reasons import why_groups_wait
 from retrier.web.counts import CountLine, Snapshot
@@ -279,6 +283,7 @@ def get_groups(request: Request, parts: Parts, query: ListQuery) -> Response:
         since=since,
         query=query,
         names=NAMES,
+        fields=shown_fields(parts),
         live_rows="" if query.text or query.since else group_prefix(classifier),
         counted_at=found.at,
     )
@@ -292,7 +297,35 @@ def get_hosts(request: Request, parts: Parts) -> Response:
         "hosts.html",
         current="/groups",
         names=NAMES,
+        fields=shown_fields(parts),
         hosts=list_hosts(parts.db),
+        counted_at=parts.counts.now(),
+    )
+
+
+def shown_fields(parts: PageParts) -> Sequence[str]:
+    """Return the declared fields by which who asks may group: values are read from content."""
+    return parts.field_names if parts.shows_content else ()
+
+
+@router.get("/fields/{field_name}")
+def get_values_of_field(request: Request, field_name: str, parts: Parts) -> Response:
+    """List the values of a declared field with their unresolved messages. They are no groups, too."""
+    try:
+        check_name(field_name, parts.field_names)
+    except NoCondition as error:
+        raise HTTPException(404, clean(str(error))) from None
+    found = parts.cache.get(("values", field_name), partial(count_values, parts.db, field_name))
+    return show(
+        request,
+        "values.html",
+        current="/groups",
+        names=NAMES,
+        fields=shown_fields(parts),
+        field_name=field_name,
+        found=found,
+        more=found.values - len(found.shown),
+        askable=[is_askable(field_name, each.value) for each in found.shown],
         counted_at=parts.counts.now(),
     )
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, update
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus, Failure
@@ -27,6 +27,11 @@ from tests.support.raw_messages import delivery
 from tests.support.understood import failure as understood
 
 CODEC = AmqpPropertyCodec()
+ALONE, WITH_ANOTHER_NUMBER = FIELD_RULES
+
+
+def broken_rules(db: Database) -> list[str]:
+    return [each.rule for each in verify_store(db).rules if each.broken]
 
 
 def failed(**values: str) -> Failure:
@@ -148,6 +153,9 @@ class TestASelection:
             ({"total": "..10"}, ["1", "2"]),
             ({"total": "11.."}, ["3"]),
             ({"total": "a lot"}, ["4"]),
+            ({"total": "20.0"}, ["3"]),
+            ({"total": "20"}, []),
+            ({"day": "2026-05-04"}, ["2"]),
             ({"day": "2026-05-04..2026-05-04"}, ["2", "3"]),
             ({"day": "..2026-05-03"}, ["1"]),
             ({"other": "1"}, []),
@@ -266,11 +274,24 @@ def values_of(db: Database) -> list[tuple[str, str]]:
 
 def test_a_value_without_its_message_is_found(database: Database) -> None:
     with database.engine.begin() as conn:
-        conn.execute(insert(message_fields).values(number=7, name="order", value="1"))
+        conn.execute(insert(message_fields).values(number=7, name="order", value="x"))
 
-    broken = {each.rule: each.broken for each in verify_store(database).rules if each.broken}
+    assert broken_rules(database) == [ALONE]
 
-    assert list(broken) == list(FIELD_RULES)
+
+@pytest.mark.parametrize("number", [None, 46.0])
+def test_a_value_that_would_not_be_found_by_its_number_is_found(
+    database: Database, number: float | None
+) -> None:
+    record(database, failed(order="47", total="4.7", day="2026-05-04"))
+    assert broken_rules(database) == []
+
+    with database.engine.begin() as conn:
+        conn.execute(
+            update(message_fields).where(message_fields.c.name == "order").values(comparable=number)
+        )
+
+    assert broken_rules(database) == [WITH_ANOTHER_NUMBER]
 
 
 def test_values_of_other_queues_are_not_seen_where_own_ones_only_are(database: Database) -> None:

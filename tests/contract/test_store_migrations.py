@@ -207,8 +207,34 @@ _NEWER_TABLES = (
 """Made by the revisions after 2002, which are done again."""
 
 
+def take_2008_back(db: Database) -> None:
+    """Leave the schema as it was when fields had two indexes."""
+    with db.engine.begin() as conn:
+        conn.execute(text("DROP INDEX ix_message_fields_found"))
+        if db.is_sqlite:
+            conn.execute(text("ALTER TABLE message_fields RENAME TO new_fields"))
+            conn.execute(
+                text(
+                    "CREATE TABLE message_fields (number INTEGER NOT NULL, name TEXT NOT NULL, "
+                    "value TEXT NOT NULL, comparable DOUBLE, "
+                    "CONSTRAINT pk_message_fields PRIMARY KEY (number, name))"
+                )
+            )
+            conn.execute(text("INSERT INTO message_fields SELECT * FROM new_fields"))
+            conn.execute(text("DROP TABLE new_fields"))
+        for name, columns, which in (
+            ("value", "name, value, number", ""),
+            ("comparable", "name, comparable, number", "WHERE comparable IS NOT NULL"),
+        ):
+            conn.execute(
+                text(f"CREATE INDEX ix_message_fields_{name} ON message_fields ({columns}) {which}")
+            )
+    set_revision(db, "2007")
+
+
 def take_2007_back(db: Database) -> None:
     """Leave the schema as it was before there were patches."""
+    take_2008_back(db)
     with db.engine.begin() as conn:
         conn.execute(text("ALTER TABLE retry_operations DROP COLUMN patch"))
     set_revision(db, "2006")
@@ -293,6 +319,20 @@ def test_a_database_filled_before_there_were_patches_keeps_its_rows(new: Databas
     upgrade_schema(new)
 
     assert rows_before_2006(new, ADDED_BY_2007) == before
+    assert broken_rules(new) == []
+
+
+def test_a_database_filled_while_fields_had_two_indexes_keeps_its_rows(new: Database) -> None:
+    upgrade_schema(new)
+    live_in(new)
+    record(new, failure(fields={"city": "Ulm", "order": "7"}))
+    take_2008_back(new)
+    before = rows_before_2006(new)
+    assert before["message_fields"]
+
+    upgrade_schema(new)
+
+    assert rows_before_2006(new) == before
     assert broken_rules(new) == []
 
 

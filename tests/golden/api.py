@@ -70,6 +70,8 @@ READS = [
     "/api/endpoints/{name:Sales}/errors",
     "/api/endpoints/{name:a/b}/errors",
     "/api/errors/summary",
+    "/api/recoverability/fields/{field_name:order}",
+    "/api/recoverability/fields/{field_name:nobody}",
     "/api/errors/queues/addresses",
     "/api/errors/last/{failed_message_id:order-2}",
     "/api/errors/last/{failed_message_id:nobody}",

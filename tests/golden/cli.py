@@ -36,6 +36,8 @@ READS = [
     Line("groups"),
     Line("groups --classifier 'Message Type'"),
     Line("groups --classifier Colour"),
+    Line("groups --field order"),
+    Line("groups --field nobody"),
     Line("errors list"),
     Line("errors list --status unresolved --queue orders --ids"),
     Line("errors list --status nonsense"),

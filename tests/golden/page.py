@@ -40,6 +40,8 @@ PAGES = [
     "/groups?classifier=Message%20Type",
     "/groups?classifier=Colour",
     "/groups/hosts",
+    "/groups/fields/{field_name:order}",
+    "/groups/fields/{field_name:nobody}",
     "/groups/{group_id:group}/retry",
     "/groups/{group_id:nobody}/retry",
     "/groups/{group_id:group}/comment",

@@ -45,6 +45,7 @@ def seed(api: Api) -> Known:
         "name": ["Sales", "a/b"],
         "endpoint": ["Sales", "a/b"],
         "queue": [QUEUE, ERROR_QUEUE, "a/b"],
+        "field_name": ["order", "a/b"],
         "classifier": api.get("recoverability/classifiers"),
         "group_id": [each["id"] for each in api.get("recoverability/groups")],
         "operation_id": [each["id"] for each in api.get("operations")],

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from retrier.domain.dialects import by_name, recognise
-from retrier.domain.dialects.own import OwnDialect, as_text, resolve
+from retrier.domain.dialects.own import OwnDialect, as_text, read_document, resolve
 from retrier.domain.failed_message import FailureDetails
 from retrier.ingestion.parsing import QueueMapping
 from retrier.settings.dialects import DialectSection
@@ -146,3 +146,26 @@ def test_without_a_queue_it_lies_where_it_was_found_and_goes_nowhere():
     found = failure(delivery(HEADERS, queue="dead"), QueueMapping(queue="dead", own=own))
 
     assert (found.details.queue, found.details.destination) == ("dead", "")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"id": 123456789012345678901234567890, "total": 1.10, "rate": 1e400}',
+        b'{"id": 1, "id": 2}',
+        b'"\\ud800"',
+        b'\xef\xbb\xbf{"id": 7}',
+        '{"id": 7}'.encode("utf-16"),
+        b"[" * 300 + b"7" + b"]" * 300,
+        b"[-0, -0.0, 0.30000000000000004, 9007199254740993]",
+    ],
+)
+def test_a_body_is_read_as_python_reads_json(body: bytes) -> None:
+    assert repr(read_document(body)) == repr(json.loads(body))
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"<order/>", b"[1,]", b"\xff", b"1" * 5000, b"[" * 10**5]
+)
+def test_a_body_that_is_no_json_is_nothing(body: bytes) -> None:
+    assert read_document(body) is None

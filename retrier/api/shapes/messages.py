@@ -316,6 +316,22 @@ class Group(TypedDict):
     commented_at: NotRequired[Time]
 
 
+class ValueOfField(TypedDict):
+    """A value of a declared field with its unresolved messages counted."""
+
+    value: str
+    count: int
+
+
+class ValuesOfField(TypedDict):
+    """The values of a declared field that most unresolved messages have; `total` are there."""
+
+    field: str
+    total: int
+    messages: int
+    values: list[ValueOfField]
+
+
 class ArchivedGroup(TypedDict):
     """A group with its archived messages counted."""
 

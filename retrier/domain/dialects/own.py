@@ -7,6 +7,8 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cache
 
+from pydantic_core import from_json
+
 from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
     NOT_KNOWN,
@@ -179,6 +181,12 @@ def read_document(body: bytes) -> object:
     """Return the JSON of a body; None for anything else."""
     if len(body) > LARGEST_BODY:
         return None
+    try:
+        # In a third of the time of Python's own reader. It refuses more than that (lone surrogates,
+        # 200 levels, UTF-16, a mark of the byte order), but never reads anything else.
+        return from_json(body)
+    except ValueError:
+        pass
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

@@ -2,9 +2,10 @@
 
 import fcntl
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from typing import Any
 from sqlalchemy import (
     BindParameter,
     Connection,
+    Dialect,
     FromClause,
     Select,
     Table,
@@ -27,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ColumnElement
 
-from retrier.errors import DatabaseUnavailable
+from retrier.errors import DatabaseUnavailable, DataRefused
 from retrier.overlap import WhileInFlight
 from retrier.store.engine.sql_dialect import (
     READING,
@@ -167,6 +169,28 @@ def _is_noted(table: Table) -> bool:
 def _highest(table: Table) -> Select[Any]:
     (key,) = table.primary_key.columns
     return select(func.coalesce(func.max(key), 0))
+
+
+@lru_cache(maxsize=256)
+def _insert(
+    dialect: Dialect, table: Table, names: tuple[str, ...]
+) -> tuple[str, Sequence[tuple[int, Callable[[Any], object]]]]:
+    """Return the insert of these columns, and what converts the values at which places."""
+    columns = ", ".join(map(dialect.identifier_preparer.quote, names))
+    marks = ", ".join("?" * len(names))
+    types = (table.c[name].type.dialect_impl(dialect) for name in names)
+    converters = ((at, each.bind_processor(dialect)) for at, each in enumerate(types))
+    own = [(at, convert) for at, convert in converters if convert is not None]
+    return f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", own  # noqa: S608 - names of the schema
+
+
+def _converted(
+    own: Sequence[tuple[int, Callable[[Any], object]]], row: tuple[object, ...]
+) -> tuple[object, ...]:
+    values = list(row)
+    for at, convert in own:
+        values[at] = convert(values[at])
+    return tuple(values)
 
 
 class SqliteDialect(SqlDialect):
@@ -312,8 +336,18 @@ class SqliteDialect(SqlDialect):
         return sqlite.insert(table)
 
     def add_rows(self, conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert them one by one, in one call of the driver (executemany)."""
-        conn.execute(table.insert(), rows)
+        """Insert them one by one, in one call of the driver (executemany).
+
+        As tuples, which the driver takes as they are: rows by names take SQLAlchemy as long as SQLite.
+        """
+        statement, own = _insert(conn.dialect, table, tuple(rows[0]))
+        values = [tuple(row.values()) for row in rows]
+        try:
+            if own:
+                values = [_converted(own, each) for each in values]
+            conn.exec_driver_sql(statement, values)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise DataRefused(str(error)) from error
 
     def add_missing(
         self,

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from retrier.domain.access import AccessRole
+from retrier.domain.classifiers import CLASSIFIERS
 from retrier.store.engine.database import Database
-from tests.support.access import bearer, rules
+from tests.support.access import OTHER, OWN, bearer, rules
 from tests.support.api import Api
 from tests.support.factories import failure
 from tests.support.fields import DECLARED
@@ -262,3 +263,76 @@ class TestWhoMayNotReadBodies:
 
         assert three
         assert seen.status_code == 403
+
+
+class TestGroupsByAField:
+    def by(self, api: Api, name: str) -> Any:
+        answer = api.http.get(f"/api/recoverability/fields/{name}")
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def test_count_unresolved_messages_by_value_the_most_first(self, api: Api) -> None:
+        *_, archived = api.receive(
+            failure(fields={"customer": "ada"}),
+            failure(fields={"customer": "bob"}),
+            failure(fields={"customer": "bob", "total": "5"}),
+            failure(fields={"customer": "cyd"}),
+            failure(fields={"customer": "ada"}),
+            failure(fields={"customer": "bob"}),
+            failure(),
+            failure(fields={"customer": "dan"}),
+        )
+        api.http.patch(f"/api/errors/{archived}/archive")
+
+        assert self.by(api, "customer") == {
+            "field": "customer",
+            "total": 3,
+            "messages": 6,
+            "values": [
+                {"value": "bob", "count": 3},
+                {"value": "ada", "count": 2},
+                {"value": "cyd", "count": 1},
+            ],
+        }
+
+    @pytest.mark.usefixtures("three")
+    def test_are_none_where_no_message_has_the_field(self, api: Api) -> None:
+        shown = self.by(api, "customer")
+
+        assert (shown["total"], shown["messages"], shown["values"]) == (0, 0, [])
+
+    def test_of_a_field_that_is_not_declared_are_not_found(self, api: Api) -> None:
+        answer = api.http.get("/api/recoverability/fields/colour")
+
+        assert answer.status_code == 404
+        assert "Declared in search.fields: customer, order, total." in answer.json()["detail"]
+
+    def test_are_no_classifier(self, api: Api) -> None:
+        assert len(api.get("recoverability/classifiers")) == len(CLASSIFIERS)
+
+
+class TestWhoSeesGroupsByAField:
+    @pytest.fixture
+    def api(self, database: Database) -> Iterator[Api]:
+        made = Api(database, fields=DECLARED, rules=rules(reads_own_only=True))
+        made.receive(
+            failure(queue=OWN, fields={"customer": "ada"}),
+            failure(queue=OTHER, fields={"customer": "ada"}),
+            failure(queue=OTHER, fields={"customer": "bob"}),
+        )
+        yield made
+        made.http.close()
+
+    def ask(self, api: Api, role: AccessRole, *, is_narrow: bool = False) -> Any:
+        who = bearer(role, is_narrow=is_narrow)
+        return api.http.get("/api/recoverability/fields/customer", headers=who)
+
+    def test_who_may_not_read_content_sees_none(self, api: Api) -> None:
+        assert self.ask(api, AccessRole.READER).status_code == 403
+
+    def test_who_sees_some_queues_only_is_counted_these(self, api: Api) -> None:
+        whole = self.ask(api, AccessRole.CONTENT).json()
+        own = self.ask(api, AccessRole.CONTENT, is_narrow=True).json()
+
+        assert (whole["total"], whole["messages"]) == (2, 3)
+        assert own["values"] == [{"value": "ada", "count": 1}]

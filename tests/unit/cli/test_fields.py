@@ -130,3 +130,33 @@ def test_reading_goes_on_behind_a_number(cli: CommandLine) -> None:
     cli.api.receive(failure(), failure(body=b'{"order": 2}'))
 
     assert cli.lines("search", "reindex", "--after", "1") == ["1 message read, 1 value found"]
+
+
+class TestGroupsByAField:
+    @pytest.mark.usefixtures("two")
+    def test_are_values_with_their_unresolved_messages_the_most_first(
+        self, cli: CommandLine
+    ) -> None:
+        cli.api.receive(failure(fields={"order": "4712"}))
+
+        result = cli.run("groups", "--field", "order")
+
+        lines = [line.split() for line in result.stdout.splitlines()]
+        assert lines[1:] == [["2", "4712"], ["1", "4711"]]
+        assert "2 of 2 values, of 3 messages" in result.stderr
+
+    def test_say_that_no_message_has_the_field(self, cli: CommandLine) -> None:
+        result = cli.run("groups", "--field", "order")
+
+        assert (result.stdout, result.exit_code) == ("", 0)
+        assert "no unresolved message has the field order" in result.stderr
+
+    def test_of_an_unknown_field_name_those_that_are_known(self, cli: CommandLine) -> None:
+        result = cli.run("groups", "--field", "colour")
+
+        assert result.exit_code == 1
+        assert "Declared in search.fields: order, total." in result.stderr
+
+    def test_go_with_no_other_option(self, cli: CommandLine) -> None:
+        for more in (["--text", "x"], ["--limit", "3"]):
+            assert cli.run("groups", "--field", "order", *more).exit_code == 2

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from urllib.parse import quote
 
 import pytest
@@ -107,3 +108,51 @@ def test_a_view_keeps_conditions_and_columns(web: Web) -> None:
 
     assert answer.status_code == 303, answer.text
     assert web.api.get("views")[0]["query"] == query
+
+
+def test_messages_are_grouped_by_a_field_with_acts_on_each_value(web: Web) -> None:
+    web.api.receive(
+        failure(fields={"order": "<b>7"}),
+        failure(fields={"order": "<b>7"}),
+        failure(fields={"order": "8"}),
+    )
+
+    html = web.get("/groups/fields/order")
+
+    assert re.findall(r'<td class="num" data-label="Messages">(.+?)</td>', html) == ["2", "1"]
+    assert '<a class="cause" href="/messages?field.order=%3Cb%3E7">' in html
+    assert "/messages/selected?act=retry&amp;all=1&amp;field.order=8&amp;back=" in html
+    assert "/messages/selected?act=archive&amp;all=1&amp;field.order=8&amp;back=" in html
+
+
+def test_a_value_that_reads_as_a_range_has_no_act(web: Web) -> None:
+    web.api.receive(failure(fields={"order": "1..5"}), failure(fields={"order": "a..b"}))
+
+    html = web.get("/groups/fields/order")
+
+    assert "1..5</bdi>" in html
+    assert "field.order=1..5" not in html
+    assert "field.order=a..b" in html
+
+
+def test_a_retry_of_a_value_is_of_its_messages_alone(web: Web) -> None:
+    web.api.receive(
+        failure(fields={"order": "7"}),
+        failure(fields={"order": "8"}),
+        failure(fields={"order": "7"}),
+    )
+    (href,) = re.findall(
+        r'href="(/messages/selected[^"]+order=7&[^"]*)"',
+        unescape(web.get("/groups/fields/order")).replace("act=archive", ""),
+    )[:1]
+
+    assert "2 messages" in web.get(href)
+
+
+def test_groups_lead_to_those_of_each_field(web: Web) -> None:
+    assert '<a href="/groups/fields/order">order</a>' in web.get("/groups")
+    assert '<a href="/groups/fields/total">total</a>' in web.get("/groups/hosts")
+
+
+def test_groups_by_an_unknown_field_are_not_found(web: Web) -> None:
+    assert web.http.get("/groups/fields/colour").status_code == 404
