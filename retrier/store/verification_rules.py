@@ -46,6 +46,7 @@ from retrier.store.schema import (
     message_edits,
     message_fields,
     message_texts,
+    message_words,
     outgoing,
     processing_attempts,
     retry_batch_now_forwarding,
@@ -667,8 +668,16 @@ def _fields_of_none() -> Select[int]:
     return select(fields.number).where(~known)
 
 
+def _words_of_none() -> Select[int]:
+    known = exists().where(messages.number == message_words.c.number)
+    return select(message_words.c.number).where(~known)
+
+
 FIELD_RULES: Mapping[str, Select[Any]] = MappingProxyType(
-    {"every value of a field is of a message that is there": _fields_of_none()}
+    {
+        "every value of a field is of a message that is there": _fields_of_none(),
+        "words are of a message that is there": _words_of_none(),
+    }
 )
 """Each query returns the ids of the rows that break the rule."""
 
