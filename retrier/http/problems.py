@@ -52,6 +52,9 @@ _NARROW = (
 )
 
 
+NO_FULL_TEXT = (
+    "Messages are not found by words here: the settings would have to say search.text.enabled."
+)
 NO_RIGHT = "Ask somebody who has the right, or whoever runs Retrier for a role that has it."
 
 

@@ -155,7 +155,9 @@ def refuse_too_many(tx: Transaction, selection: Selection) -> None:
         _find_frozen(tx, selection)
 
 
-def freeze_words(tx: Transaction, selection: Selection, *more: Condition) -> Selection:
+def freeze_words(
+    tx: Transaction, selection: Selection, *more: Condition, most: int = MOST_FROZEN
+) -> Selection:
     """Return a selection by words as the messages that have them now, and meet `more`.
 
     An act that goes on for hours would look for the words before each step. Other selections are
@@ -163,20 +165,22 @@ def freeze_words(tx: Transaction, selection: Selection, *more: Condition) -> Sel
     """
     if selection.words is None:
         return selection
-    return Selection(ids=_find_frozen(tx, selection, *more), within=selection.within)
+    return Selection(ids=_find_frozen(tx, selection, *more, most=most), within=selection.within)
 
 
-def _find_frozen(tx: Transaction, selection: Selection, *more: Condition) -> tuple[str, ...]:
+def _find_frozen(
+    tx: Transaction, selection: Selection, *more: Condition, most: int = MOST_FROZEN
+) -> tuple[str, ...]:
     found = (
         select(messages.unique_message_id)
         .where(*conditions_looked_up(tx, selection), *more)
         .order_by(messages.failure_seq)
-        .limit(MOST_FROZEN + 1)
+        .limit(most + 1)
     )
     ids = tuple(tx.execute(found).scalars())
-    if len(ids) > MOST_FROZEN:
+    if len(ids) > most:
         raise TooManyFound(
-            f"More than {MOST_FROZEN:,} messages have these words, and an act by words takes "
+            f"More than {most:,} messages have these words, and an act by words takes "
             "no more: add another condition, such as a queue or a time."
         )
     return ids

@@ -8,12 +8,15 @@ from sqlalchemy import insert, select, update
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Failure
+from retrier.domain.search import find_ways
 from retrier.domain.selection import Selection
+from retrier.errors import TooManyFound
 from retrier.store import selections, words
 from retrier.store.engine.database import Database
 from retrier.store.message_lists import Order, PageRequest, list_messages
 from retrier.store.schema import attempt_number, message_words, word_progress
-from retrier.store.selections import count_matches, find_chunk
+from retrier.store.search import search
+from retrier.store.selections import count_matches, find_chunk, freeze_words
 from retrier.store.verification import verify_store
 from retrier.store.words import (
     fill_words,
@@ -22,23 +25,11 @@ from retrier.store.words import (
     look_at_numbers,
     write_words,
 )
-from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_rows import again, record, rows
 from tests.support.bench import Bench
 from tests.support.factories import failure, unique_id
 from tests.support.old import age, settle, sweep
-
-CODEC = AmqpPropertyCodec()
-BODY_BYTES = 16 * 1024
-
-
-def fill(db: Database) -> int:
-    """Read all words that are to be read; return of how many messages."""
-    last = look_at_numbers(db).last
-    read = 0
-    while (chunk := fill_words(db, last, CODEC, BODY_BYTES)) is not None:
-        read += chunk
-    return read
+from tests.support.words import BODY_BYTES, CODEC, fill
 
 
 def found(db: Database, text: str) -> set[str]:
@@ -282,7 +273,9 @@ class TestReading:
         chunk = find_unread(database, 0)
         assert chunk is not None
 
-        written = [write_words(database, chunk, {each: ["w"] for each in chunk.shown}) for _ in "12"]
+        written = [
+            write_words(database, chunk, {each: ["w"] for each in chunk.shown}) for _ in "12"
+        ]
 
         assert written == [1, 0]
 
@@ -300,11 +293,14 @@ class TestReading:
 
         assert fill(database) == 1
 
-    def test_waits_for_who_has_taken_a_number(self, postgres: Database) -> None:
-        with postgres.engine.connect() as other:
+    @pytest.mark.parametrize(
+        "database", [pytest.param("postgres", marks=pytest.mark.postgres)], indirect=True
+    )
+    def test_waits_for_who_has_taken_a_number(self, database: Database) -> None:
+        with database.engine.connect() as other:
             other.execute(select(attempt_number.next_value()))
-            during = look_at_numbers(postgres)
-        after = look_at_numbers(postgres)
+            during = look_at_numbers(database)
+        after = look_at_numbers(database)
 
         assert len(during.writers) == 1
         assert (after.last, after.writers) == (during.last, frozenset())
@@ -333,6 +329,40 @@ class TestLag:
 
         assert lag is not None
         assert (lag.waiting, lag.backlog, lag.seconds) == (0, 0, 0.0)
+
+
+def frozen(db: Database, most: int) -> Selection:
+    wanted = Selection(words="north", queue="orders")
+    return db.read(lambda tx: freeze_words(tx, wanted, most=most))
+
+
+class TestAnActByWords:
+    def test_is_of_the_messages_that_have_them(self, database: Database) -> None:
+        ids = [unique_id(keep(database)) for _ in range(2)]
+        keep(database, queue="others")
+
+        assert frozen(database, most=2) == Selection(ids=tuple(ids))
+
+    def test_is_refused_where_they_are_too_many(self, database: Database) -> None:
+        for _ in range(3):
+            keep(database)
+
+        with pytest.raises(TooManyFound, match="More than 2 messages have these words"):
+            frozen(database, most=2)
+
+    def test_may_be_of_none(self, database: Database) -> None:
+        assert frozen(database, most=2) == Selection(ids=())
+
+
+class TestACount:
+    def test_ends_at_its_bound(self, database: Database) -> None:
+        for _ in range(3):
+            keep(database)
+        ways = list(find_ways("north", (), full_text=True))
+
+        found = [search(database, "north", ways, most).ways[0] for most in (2, 3)]
+
+        assert [(each.count, each.more) for each in found] == [(2, True), (3, False)]
 
 
 class TestAPlan:

@@ -1,11 +1,11 @@
 """Tables about failed messages: the messages, their attempts, and the causes of their failures."""
 
 from sqlalchemy import (
-    DDL,
     Boolean,
     CheckConstraint,
     Column,
     ColumnElement,
+    Connection,
     Double,
     ForeignKey,
     Index,
@@ -359,24 +359,31 @@ Index("ix_message_words_words", message_words.c.words, postgresql_using="gin").d
 WORDS_INDEX = "message_words_index"
 """The full-text index of SQLite (FTS5): its rows have the numbers of messages."""
 _REMOVE_WORDS = (
-    f"INSERT INTO {WORDS_INDEX} ({WORDS_INDEX}, rowid, words) "
+    f"INSERT INTO {WORDS_INDEX} ({WORDS_INDEX}, rowid, words) "  # noqa: S608 - a name of ours
     "VALUES ('delete', old.number, old.words);"
 )
-_ADD_WORDS = f"INSERT INTO {WORDS_INDEX} (rowid, words) VALUES (new.number, new.words);"
-for _statement in (
+_ADD_WORDS = f"INSERT INTO {WORDS_INDEX} (rowid, words) VALUES (new.number, new.words);"  # noqa: S608 - as above
+
+
+@event.listens_for(message_words, "after_create")
+def _index_words(_table: Table, conn: Connection, **_: object) -> None:
+    """Make the index of SQLite, and what keeps it like the table."""
+    if conn.dialect.name != "sqlite":
+        return
     # Words are cut before they are stored: here a blank ends one, and nothing else does.
-    f"CREATE VIRTUAL TABLE {WORDS_INDEX} USING fts5(words, content='message_words', "
-    "content_rowid='number', tokenize=\"ascii tokenchars '_'\")",
-    *(
-        f"CREATE TRIGGER message_words_{name} AFTER {when} ON message_words BEGIN {does} END"
-        for name, when, does in (
-            ("added", "INSERT", _ADD_WORDS),
-            ("removed", "DELETE", _REMOVE_WORDS),
-            ("changed", "UPDATE", f"{_REMOVE_WORDS} {_ADD_WORDS}"),
+    conn.exec_driver_sql(
+        f"CREATE VIRTUAL TABLE {WORDS_INDEX} USING fts5(words, content='message_words', "
+        "content_rowid='number', tokenize=\"ascii tokenchars '_'\")"
+    )
+    for name, when, does in (
+        ("added", "INSERT", _ADD_WORDS),
+        ("removed", "DELETE", _REMOVE_WORDS),
+        ("changed", "UPDATE", f"{_REMOVE_WORDS} {_ADD_WORDS}"),
+    ):
+        conn.exec_driver_sql(
+            f"CREATE TRIGGER message_words_{name} AFTER {when} ON message_words BEGIN {does} END"
         )
-    ),
-):
-    event.listen(message_words, "after_create", DDL(_statement).execute_if(dialect="sqlite"))
+
 
 word_progress = Table(
     "word_progress",
