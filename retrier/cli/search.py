@@ -51,7 +51,8 @@ def find(
         found = api.find(SearchAnswer, "search", q=asked)
         if found["found"]:
             conditions = found["found"][0]["conditions"]
-            messages = api.first(_PAGE, FailedMessage, "errors", **conditions)
+            wanted = {**conditions, "sort": "time_of_failure"}
+            messages = api.first(_PAGE, FailedMessage, "errors", **wanted)
     if printer.as_json:
         printer.document({**found, "messages": {"total": messages.total, "items": messages.items}})
     else:

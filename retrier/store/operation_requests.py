@@ -108,10 +108,11 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
     """
     # The hash is that of the words: the same request again would find other messages by now.
     operation_id, request_hash = str(uuid4()), hash_request(request)
-    dead = _count_dead(tx, request.selection, cut_off)
-    eligible = (messages.failure_seq <= cut_off, *may_be_retried(request.selection))
-    request = replace(request, selection=freeze_words(tx, request.selection, *eligible))
+    meant = request.selection
+    eligible = (messages.failure_seq <= cut_off, *may_be_retried(meant))
+    request = replace(request, selection=freeze_words(tx, meant, *eligible))
     total = _count(tx, request, cut_off)
+    dead = _count_dead(tx, meant, cut_off)
     terms = request.approval
     is_asking = terms is not None and (
         terms.ask_for(request.selection, total)

@@ -153,6 +153,7 @@ PAGES = [
     "/name?next=//elsewhere.example",
     "/search?q=orders",
     "/search?q=nothing+like+this",
+    "/search/suggestions",
     "/nothing",
 ]
 
