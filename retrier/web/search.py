@@ -47,7 +47,7 @@ def search(request: Request, parts: Parts, q: str = "") -> Response:
     return show(
         request,
         "search.html",
-        wanted=wanted,
+        searched=wanted,
         named=[(each.kind, each.key, f"{_PLACES[each.kind]}{each.key}") for each in named],
         places=places,
         ways=[(each, _NAMES[each.way.by], _list_of(each.way)) for each in found.ways],
