@@ -676,8 +676,13 @@ def _words_of_none() -> Select[int]:
 FIELD_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "every value of a field is of a message that is there": _fields_of_none(),
-        "words are of a message that is there": _words_of_none(),
     }
+)
+"""Each query returns the ids of the rows that break the rule."""
+
+
+WORD_RULES: Mapping[str, Select[Any]] = MappingProxyType(
+    {"words are of a message that is there": _words_of_none()}
 )
 """Each query returns the ids of the rows that break the rule."""
 
@@ -737,6 +742,7 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         **DEAD_RULES,
         **EDIT_RULES,
         **FIELD_RULES,
+        **WORD_RULES,
     }
 )
 """Each query returns the ids of the rows that break the rule."""

@@ -7,7 +7,7 @@ import pytest
 
 from retrier.domain.access import AccessRole
 from retrier.store.engine.database import Database
-from tests.support.access import bearer, rules
+from tests.support.access import OTHER, OWN, bearer, rules
 from tests.support.api import Api
 from tests.support.bench import Bench
 from tests.support.factories import failure
@@ -209,3 +209,21 @@ class TestWhoMayNotReadContent:
         answer = reader.http.get("/api/messages/search", params={"q": "late"})
 
         assert answer.json() == []
+
+
+class TestWhoSeesOwnQueuesOnly:
+    @pytest.fixture
+    def narrow(self, database: Database) -> Iterator[Api]:
+        made = Api(database, rules=rules(reads_own_only=True), full_text=True)
+        made.receive(failure(queue=OWN, body=b"late"), failure(queue=OTHER, body=b"late secret"))
+        fill(database)
+        made.http.headers.update(bearer(AccessRole.OPERATOR, is_narrow=True))
+        yield made
+        made.http.close()
+
+    def test_finds_those_by_words(self, narrow: Api) -> None:
+        assert ways(narrow, "late") == [({"words": "late"}, 1)]
+        assert ways(narrow, "secret") == []
+
+    def test_selects_those_by_words(self, narrow: Api) -> None:
+        assert ask(narrow, "/api/operations/preview", {"words": "late"}).json()["total"] == 1
