@@ -107,7 +107,7 @@ class Presumption:
 
 _FILLING = 3.0
 """Seconds that one look at unread words may take: the scheduler ends it with the service."""
-_WHILE_BUSY, _WHILE_IDLE = 9, 1
+_WHILE_BUSY, _WHILE_IDLE = 15, 1
 """So many times as long as a chunk takes, nothing is read after it: while failures come, and else."""
 
 
@@ -126,7 +126,7 @@ class WordFilling:
     stop: Event
     _doubt: Taken | None = None
     _up_to: int | None = None
-    _pause: float = _WHILE_IDLE
+    _pause: float = _WHILE_BUSY
 
     def __call__(self) -> None:
         """Read chunks for a few seconds, or until nothing is left. Raises DatabaseUnavailable."""
