@@ -10,7 +10,7 @@ from retrier.errors import NotAllowed
 from retrier.store.engine.database import Database
 from retrier.store.imports import find_error_queue
 from retrier.store.operation_lists import find_operation
-from retrier.store.selections import find_queues, has_any, refuse_too_many
+from retrier.store.selections import find_queues, has_any
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,11 @@ class Guard:
         """Return what of a selection may be acted on, and which of its ids may not.
 
         A message may fail elsewhere after this look: the rights go with the selection, and are
-        looked at again where the act is done. Raises NotAllowed if nothing of it can be theirs, and
-        TooManyFound if it finds more by words than an act may take.
+        looked at again where the act is done. Raises NotAllowed if nothing of it can be theirs, or
+        if it asks for words that they may not read.
         """
         if selection.words is not None:
             self.must(Right.READ_CONTENT)
-            refuse_too_many(self.db, selection)
         within = self.access.queues
         if within is None:
             return selection, ()

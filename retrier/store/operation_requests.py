@@ -110,7 +110,8 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
     operation_id, request_hash = str(uuid4()), hash_request(request)
     meant = request.selection
     eligible = (messages.failure_seq <= cut_off, *may_be_retried(meant))
-    request = replace(request, selection=freeze_words(tx, meant, *eligible))
+    frozen = freeze_words(tx, meant, *eligible, limit=request.terms.limit)
+    request = replace(request, selection=frozen)
     total = _count(tx, request, cut_off)
     dead = _count_dead(tx, meant, cut_off)
     terms = request.approval

@@ -148,15 +148,21 @@ MOST_FROZEN = 100_000
 """Messages that an act may take by the words in them: they are written down, each with its id."""
 
 
-@reading
-def refuse_too_many(tx: Transaction, selection: Selection) -> None:
-    """Raise TooManyFound if more messages have the words of a selection than an act may take."""
-    if selection.words is not None:
-        _find_frozen(tx, selection)
+def check_frozen(selection: Selection, count: int, most: int = MOST_FROZEN) -> None:
+    """Raise TooManyFound if a selection by words is of more messages than an act may take."""
+    if selection.words is not None and count > most:
+        raise TooManyFound(
+            f"More than {most:,} messages have these words, and an act by words takes no more: add "
+            "another condition, such as a queue or a time, or a limit."
+        )
 
 
 def freeze_words(
-    tx: Transaction, selection: Selection, *more: Condition, most: int = MOST_FROZEN
+    tx: Transaction,
+    selection: Selection,
+    *more: Condition,
+    limit: int | None = None,
+    most: int = MOST_FROZEN,
 ) -> Selection:
     """Return a selection by words as the messages that have them now, and meet `more`.
 
@@ -165,25 +171,15 @@ def freeze_words(
     """
     if selection.words is None:
         return selection
-    return Selection(ids=_find_frozen(tx, selection, *more, most=most), within=selection.within)
-
-
-def _find_frozen(
-    tx: Transaction, selection: Selection, *more: Condition, most: int = MOST_FROZEN
-) -> tuple[str, ...]:
     found = (
         select(messages.unique_message_id)
         .where(*conditions_looked_up(tx, selection), *more)
         .order_by(messages.failure_seq)
-        .limit(most + 1)
+        .limit(most + 1 if limit is None else min(limit, most + 1))
     )
     ids = tuple(tx.execute(found).scalars())
-    if len(ids) > most:
-        raise TooManyFound(
-            f"More than {most:,} messages have these words, and an act by words takes "
-            "no more: add another condition, such as a queue or a time."
-        )
-    return ids
+    check_frozen(selection, len(ids), most)
+    return Selection(ids=ids, within=selection.within)
 
 
 def may_be_retried(selection: Selection) -> list[Condition]:

@@ -350,6 +350,14 @@ class TestAnActByWords:
         with pytest.raises(TooManyFound, match="More than 2 messages have these words"):
             frozen(database, most=2)
 
+    def test_is_of_the_first_of_them_where_it_has_a_limit(self, database: Database) -> None:
+        first, *_ = [unique_id(keep(database)) for _ in range(3)]
+        wanted = Selection(words="north")
+
+        found = database.read(lambda tx: freeze_words(tx, wanted, limit=1, most=1))
+
+        assert found == Selection(ids=(first,))
+
     def test_may_be_of_none(self, database: Database) -> None:
         assert frozen(database, most=2) == Selection(ids=())
 

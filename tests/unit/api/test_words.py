@@ -183,6 +183,20 @@ class TestAnArchiving:
         assert api.ids(status="archived") == [three[0]]
 
 
+class TestAView:
+    def test_keeps_words(self, api: Api) -> None:
+        saved = api.http.put("/api/views/a", json={"page": "messages", "query": "words=late"})
+
+        assert saved.json()["query"] == "words=late"
+
+    def test_without_full_text_is_refused(self, database: Database) -> None:
+        refused = Api(database).http.put(
+            "/api/views/a", json={"page": "messages", "query": "words=late"}
+        )
+
+        assert "search.text.enabled" in refused.json()["detail"]
+
+
 class TestWhoMayNotReadContent:
     @pytest.fixture
     def reader(self, database: Database) -> Iterator[Api]:
