@@ -13,6 +13,7 @@ RetrierError
 ├── ServiceUnavailable      the service cannot be reached, or cannot work
 ├── RequestRefused          the service refuses the request
 ├── CopyRefused             a database may not be copied, or not to where it should go
+├── TooManyFound            more messages are found by words than an act may take
 ├── AuditUnavailable        the audit cannot be written, so that an act must not be done
 ├── KeyReused               an idempotency key came again with another request
 ├── ErrorQueueUnusable      an error queue cannot be ingested, or should not be
@@ -108,6 +109,10 @@ class CopyRefused(RetrierError):
 
 class NotAllowed(RetrierError):
     """Who asks has no right to it, by role or by queue: nothing was done."""
+
+
+class TooManyFound(RetrierError):
+    """More messages are found by words than an act may take: nothing was done."""
 
 
 class AuditUnavailable(RetrierError):

@@ -98,6 +98,7 @@ from retrier.store.previews import Preview, preview
 from retrier.store.recovery import begin_recovery, end_recovery
 from retrier.store.selections import (
     CHUNK,
+    check_frozen,
     count_matches,
     find_chunk,
     known_by_now,
@@ -150,6 +151,7 @@ class Archives:
         """Count what an act would do to these messages, and plan it (`plan_act`)."""
         selection, _ = self.guard.narrow(selection)
         planned = plan_act(self._db, act, selection, at, *more)
+        check_frozen(selection, planned.preview.total)
         if not self.guard.access.reads_own_only:
             return planned
         found = planned.preview
@@ -510,6 +512,8 @@ class Gateway:
             selection, _ = self.guard.narrow(selection)
         made: list[CreatedOperation] = []
         selection = None if selection is None else known_by_now(self._db, selection)
+        if selection is not None and selection.words is not None:
+            check_frozen(selection, count_matches(self._db, selection))
         request = self._of_whole(request, selection)
         for ids in self._chunks(request, selection):
             # Only the first operation gets the key: its column is unique.

@@ -88,8 +88,11 @@ class Guard:
         """Return what of a selection may be acted on, and which of its ids may not.
 
         A message may fail elsewhere after this look: the rights go with the selection, and are
-        looked at again where the act is done. Raises NotAllowed if nothing of it can be theirs.
+        looked at again where the act is done. Raises NotAllowed if nothing of it can be theirs, or
+        if it asks for words that they may not read.
         """
+        if selection.words is not None:
+            self.must(Right.READ_CONTENT)
         within = self.access.queues
         if within is None:
             return selection, ()

@@ -30,6 +30,8 @@ from retrier.store.message_views import MessageView, list_conversation, list_vie
 SEARCHED = "X-Retrier-Searched"
 _SEARCHED = {SEARCHED: "ids, queue, endpoint, message type, exception, reason"}
 """What a search looks into: neither headers nor bodies."""
+_SEARCHED_WORDS = {SEARCHED: f"{_SEARCHED[SEARCHED]}; words: headers, stack trace, body"}
+"""The same with full text, for who may read these."""
 
 
 def shown_view(shown: MessageView, parts: ApiParts) -> shapes.MessageView:
@@ -164,8 +166,12 @@ def get_conversation(
 def _found(
     request: Request, parts: ApiParts, wanted: Selection, order: Order, page: PageRequest
 ) -> Answer[list[shapes.MessageView]]:
+    text = wanted.text
+    if text is not None and parts.finds_words:
+        wanted = replace(wanted, text=None, anywhere=text)
     found = list_views(parts.db, wanted, order, page, parts.codec)
-    return _answer(request, parts, found, page, {} if wanted.text is None else _SEARCHED)
+    searched = _SEARCHED_WORDS if wanted.anywhere is not None else _SEARCHED
+    return _answer(request, parts, found, page, {} if text is None else searched)
 
 
 def _answer(

@@ -155,6 +155,7 @@ class SelectionBody(BaseModel):
     process: Text | None = None
     node: Text | None = None
     text: Text | None = None
+    words: Text | None = None
     failed_from: Moment | None = None
     failed_to: LastMoment | None = None
     attempts_at_least: Count | None = None
@@ -219,8 +220,11 @@ class SelectionBody(BaseModel):
 def understand(body: SelectionBody, parts: ApiParts) -> Selection:
     """Return what is selected.
 
-    Raises WrongField if a field is not declared, NotAllowed for who may not read what fields hold.
+    Raises WrongField if a field is not declared or words are not read, NotAllowed for who may not
+    read what fields and words are of.
     """
+    if body.words is not None:
+        parts.must_find_words("body.selection.words")
     if body.fields:
         parts.gateway.guard.must(Right.READ_CONTENT)
     for name in body.fields:

@@ -46,7 +46,7 @@ def put_view(
 ) -> Answer[shapes.SavedView] | Refusal:
     """Save a view, or replace the one whose version is named."""
     try:
-        read = read_wanted_view(parts.db, name, body.page, body.query, parts.field_names)
+        read = read_wanted_view(parts, name, body.page, body.query)
     except HTTPException as error:
         wrong = {"field": "body.query", "reason": error.detail}
         return problem(422, error.detail, errors=[wrong])

@@ -34,6 +34,7 @@ from retrier.store.processes import list_processes
 from retrier.store.recovery import get_recovery
 from retrier.store.upgrade import SchemaRevision, find_revision, upgrade_schema
 from retrier.store.upkeep import find_missing_rights, find_session_warnings
+from retrier.store.words import get_lag
 from retrier.transport.seam import Queues, Transport
 
 
@@ -356,7 +357,9 @@ def _look_into_database(settings: Settings, db: Database) -> CheckResult:
         return CheckResult(name="database", ok=False, text="; ".join(problems))
     revision = find_revision(db)
     if revision.is_current:
-        notes = "".join([_describe_recovery(db), *_warn_of_session(db)])
+        notes = "".join(
+            [_describe_recovery(db), *_describe_words(settings, db), *_warn_of_session(db)]
+        )
         text = f"ok, {db.place}, schema at revision {revision.current}{notes}"
         return CheckResult(name="database", ok=True, text=text)
     if not settings.database.upgrade:
@@ -372,6 +375,21 @@ def _describe_recovery(db: Database) -> str:
     if found is None:
         return ""
     return f"; warning: {found.begun_by} has begun {_RECOVERY}"
+
+
+def _describe_words(settings: Settings, db: Database) -> Iterator[str]:
+    """Say how far full text is, or that words are kept that nobody reads any more."""
+    lag, is_on = get_lag(db), settings.search.text.enabled
+    if lag is None:
+        return
+    left = lag.waiting + lag.backlog
+    if is_on and left:
+        yield f"; full text: the words of {count_messages(left)} are still to be read"
+    elif not is_on:
+        yield (
+            "; full text is off (search.text.enabled): the words that were read before are kept, "
+            "and are read on from there when it is on again"
+        )
 
 
 def _warn_of_session(db: Database) -> Iterator[str]:

@@ -40,6 +40,7 @@ from retrier.policy.reasons import BUILT_IN
 from retrier.processor.lease import Lease
 from retrier.store.figures import KINDS_OF_DELIVERY, ServiceFigures
 from retrier.store.streams import HeldFigures
+from retrier.store.words import MOST_COUNTED, WordLag
 
 ACTS = ("archive", "unarchive", "resolve")
 
@@ -365,7 +366,24 @@ def _describe(figures: ServiceFigures) -> Iterator[Metric]:
         "How often the processor's lease was taken.",
         value=figures.epoch,
     )
+    yield from _describe_words(figures.words)
     yield _differences(figures)
+
+
+def _describe_words(lag: WordLag | None) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "retrier_unread_words_messages",
+        f"Messages whose words are still to be read for full text, up to {MOST_COUNTED:,} of a kind.",
+        labels=["kind"],
+    )
+    family.add_metric(["new"], lag.waiting if lag else 0)
+    family.add_metric(["backlog"], lag.backlog if lag else 0)
+    yield family
+    yield GaugeMetricFamily(
+        "retrier_unread_words_age_seconds",
+        "How long ago the first of the new ones came; 0 if there is none.",
+        value=lag.seconds if lag else 0,
+    )
 
 
 def _describe_breakers(figures: ServiceFigures) -> Iterator[Metric]:

@@ -11,6 +11,7 @@ from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
+from retrier.store.words import WordLag
 from retrier.web.parts import QueueState
 
 
@@ -80,15 +81,23 @@ class ReadinessBoard:
         return {part: look() for part, look in looks.items()}
 
 
-def describe_database(imports: int, *, recovering: bool = False) -> str:
+_BEHIND = 60.0
+"""Seconds by which words may be behind before it is told: a burst of failures is read after it."""
+
+
+def describe_database(
+    imports: int, *, recovering: bool = False, words: WordLag | None = None
+) -> str:
     """Say how a database is that answers, and what waits in it that nobody else would name."""
-    words = ["reached"]
+    told = ["reached"]
     if imports:
         messages = count_messages(imports)
-        words.append(f"{messages} could not be read: `retrier imports list`")
+        told.append(f"{messages} could not be read: `retrier imports list`")
     if recovering:
-        words.append("a recovery is under way, and nothing is presumed: `retrier recover`")
-    return "; ".join(words)
+        told.append("a recovery is under way, and nothing is presumed: `retrier recover`")
+    if words is not None and words.seconds > _BEHIND:
+        told.append(f"full text does not find what failed in the last {words.seconds:.0f} s")
+    return "; ".join(told)
 
 
 def describe_processor(processor: Processor, lease: Lease, progress: Progress) -> tuple[bool, str]:

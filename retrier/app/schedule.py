@@ -19,6 +19,7 @@ from retrier.app.reports import PolicyReport, Process, ProcessReport, ReadReport
 from retrier.app.server import Listening
 from retrier.clock import Clock
 from retrier.domain.retention import SecondLook
+from retrier.domain.wire import PropertyCodec
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError, ServiceUnavailable
 from retrier.events.event import Emit
 from retrier.events.processor import ApprovalLapsed
@@ -45,6 +46,7 @@ from retrier.store.upkeep import (
     sweep_staging_ids,
 )
 from retrier.store.wait_reasons import count_waits_anew, is_any_wait_of_later
+from retrier.store.words import Taken, WordLag, fill_words, get_lag, look_at_numbers
 from retrier.web.counts import PageCounts
 
 _PACE = 0.2
@@ -103,6 +105,59 @@ class Presumption:
         return count
 
 
+_FILLING = 3.0
+"""Seconds that one look at unread words may take: the scheduler ends it with the service."""
+_WHILE_BUSY, _WHILE_IDLE = 15, 1
+"""So many times as long as a chunk takes, nothing is read after it: while failures come, and else."""
+
+
+@dataclass(slots=True, kw_only=True)
+class WordFilling:
+    """Reads words of messages, whenever it is called, if this process holds the lease.
+
+    Ingestion goes first: it has this process and the database for itself most of the time.
+    """
+
+    db: Database
+    lease: Lease
+    codec: PropertyCodec
+    body_bytes: int
+    clock: Clock
+    stop: Event
+    _doubt: Taken | None = None
+    _up_to: int | None = None
+    _pause: float = _WHILE_BUSY
+
+    def __call__(self) -> None:
+        """Read chunks for a few seconds, or until nothing is left. Raises DatabaseUnavailable."""
+        if not self.lease.held:
+            return
+        self._settle(look_at_numbers(self.db))
+        ends = self.clock.monotonic() + _FILLING
+        while self._up_to is not None and not self.stop.is_set():
+            began = self.clock.monotonic()
+            filled = fill_words(self.db, self._up_to, self.codec, self.body_bytes)
+            now = self.clock.monotonic()
+            if filled is None or now > ends:
+                break
+            self.stop.wait(self._pause * (now - began))
+
+    def _settle(self, taken: Taken) -> None:
+        """Find the number up to which all attempts are stored, or never will be."""
+        doubt = self._doubt
+        if doubt is not None:
+            self._pause = _WHILE_IDLE if taken.last == doubt.last else _WHILE_BUSY
+        if not taken.writers:
+            self._up_to = taken.last
+        elif doubt is not None and not doubt.writers & taken.writers:
+            self._up_to = doubt.last
+        else:
+            # Somebody still has a lower number: the next look waits for the same ones.
+            self._doubt = doubt or taken
+            return
+        self._doubt = taken
+
+
 _LEASE_LOOK = 1
 _REQUESTS = 1
 _REQUESTS_HEARD = 5.0
@@ -125,6 +180,8 @@ _LONG = "long"
 _COUNTS = 1
 """It decides itself by its cost whether it counts: see `PageCounts`."""
 _COUNTING = "counting"
+_WORDS = 1
+_READING = "words"
 _STAGING_IDS_KEPT = timedelta(days=90)
 """A copy that reaches an error queue within this time is recognised as ours (decision 0020)."""
 
@@ -184,6 +241,8 @@ class Ticks:
         """How many failed imports there were at the last look."""
         self.recovering = False
         """Whether a recovery was under way at the last look."""
+        self.words: WordLag | None = None
+        """How far words were behind at the last look, if they are read."""
         # One run replaces all late or missed runs of a job; no job runs twice at the same time.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -192,6 +251,7 @@ class Ticks:
                 "default": ThreadPoolExecutor(4),
                 _LONG: ThreadPoolExecutor(1),
                 _COUNTING: ThreadPoolExecutor(1),
+                _READING: ThreadPoolExecutor(1),
             },
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
@@ -210,6 +270,10 @@ class Ticks:
                 "retention", _RETENTION, make_retention(self._parts, lease, self._second_look).sweep
             )
             self._add_presumption(lease)
+            if self._parts.settings.search.text.enabled:
+                self._add("words", _WORDS, self._make_filling(lease), _READING)
+        if self._parts.settings.search.text.enabled:
+            self._add("words behind", _DEPTHS, self.look_at_words)
         self._add("approvals", _APPROVALS, self._lapse_approvals)
         self._add("policies", _POLICIES, self._make_policy_report(judges=judges))
         if self._counts is not None:
@@ -258,6 +322,17 @@ class Ticks:
         seconds = seconds_between_looks(sent_for)
         self._add("presumption", seconds, presumption, executor=_LONG)
 
+    def _make_filling(self, lease: Lease) -> WordFilling:
+        parts = self._parts
+        return WordFilling(
+            db=parts.db,
+            lease=lease,
+            codec=parts.transport.codec,
+            body_bytes=parts.settings.search.text.body_bytes,
+            clock=parts.clock,
+            stop=parts.stop,
+        )
+
     def _make_policy_report(self, *, judges: bool) -> PolicyReport:
         parts = self._parts
         process = Process(
@@ -302,6 +377,10 @@ class Ticks:
     def look_for_recovery(self) -> None:
         """See whether a person holds presumption, which nothing else would tell."""
         self.recovering = get_recovery(self._parts.db) is not None
+
+    def look_at_words(self) -> None:
+        """See how far the words of messages are behind."""
+        self.words = get_lag(self._parts.db)
 
     def _renew(self, lease: Lease) -> None:
         try:

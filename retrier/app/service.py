@@ -434,7 +434,10 @@ class Service:
             self._probe.read()
         except DatabaseUnavailable as error:
             return False, str(error)
-        return True, describe_database(self._ticks.imports, recovering=self._ticks.recovering)
+        ticks = self._ticks
+        return True, describe_database(
+            ticks.imports, recovering=ticks.recovering, words=ticks.words
+        )
 
 
 def _page_of(scheme: str, host: str, port: int) -> str:

@@ -106,6 +106,7 @@ PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
         "What needs a person": (
             "groups",
             "errors",
+            "find",
             "retry",
             "archive",
             "unarchive",
@@ -179,6 +180,7 @@ for part in (
     operations.history_app,
     processor.app,
     recovery.app,
+    search.finding_app,
     login.app,
     about_app,
 ):

@@ -244,6 +244,15 @@ class Conditions:
         ),
     ] = None
 
+    words: Annotated[
+        str | None,
+        typer.Option(
+            "--words",
+            metavar="WORDS",
+            help="With all these words in its headers, stack trace or body, if full text is on.",
+        ),
+    ] = None
+
     def given(self) -> Json:
         """Return the conditions that were given, by their names in the API. Raises BadParameter."""
         values = {each.name: getattr(self, each.name) for each in fields(Conditions)}

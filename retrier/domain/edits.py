@@ -479,7 +479,7 @@ class Body:
         if self.packed:
             self._unpack()
         self.content_type = str(properties.fields.get("content_type") or "")
-        self.charset = _charset_of(self.content_type)
+        self.charset = charset_of(self.content_type)
         self.text = self._read()
 
     @property
@@ -526,7 +526,7 @@ class Body:
         return text if self.encode(text) == self.plain and "\0" not in text else None
 
 
-def _charset_of(content_type: str) -> str:
+def charset_of(content_type: str) -> str:
     """Return the charset that a content type names, if Python knows it; else UTF-8."""
     named = re.search(r"charset\s*=\s*[\"']?([A-Za-z0-9._-]+)", content_type, re.IGNORECASE)
     name = named[1] if named else "utf-8"

@@ -43,7 +43,8 @@ class Selection:
     shows, in any case, or is its id. `endpoint` is the one shown: of a message without one, its queue. `archived_by` is the archive operation that archived the messages. `operation` is a retry operation that has or had a retry of them, `outcome` what became of it, and nothing without an operation. `message_id` is the
     sender's own id, for lists. `sent_to` is the queue to which the pending retry was sent
     because it failed there: no operation and no redirect had named another one. `fields` are
-    conditions on declared fields, in order of their names.
+    conditions on declared fields, in order of their names. `words` are looked for in full text;
+    `anywhere`, for lists, there and in what each message shows.
 
     `counted_to` and `passed_over` are those of a plan: what came to match under a higher number
     was not counted, nor were the messages with these failure numbers. `within` are patterns of the
@@ -70,6 +71,8 @@ class Selection:
     operation: str | None = None
     outcome: RetryOutcome | None = None
     message_id: str | None = None
+    words: str | None = None
+    anywhere: str | None = None
     fields: FieldConditions = ()
     statuses: frozenset[FailedMessageStatus] | None = None
     modified: tuple[datetime, datetime] | None = None
@@ -89,7 +92,17 @@ OF_PLACE = ("host", "process", "node")
 """Where the last failure was: the parts that are columns of the same names."""
 
 NAMES = (
-    *("group", "queue", "endpoint", "exception_type", "message_type", "reason", "stream", "text"),
+    *(
+        "group",
+        "queue",
+        "endpoint",
+        "exception_type",
+        "message_type",
+        "reason",
+        "stream",
+        "text",
+        "words",
+    ),
     *OF_PLACE,
 )
 """The parts by which an operation may select that are texts."""

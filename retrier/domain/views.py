@@ -31,7 +31,16 @@ _ORDER = frozenset({"sort", "direction"})
 CONDITIONS: Mapping[ViewList, frozenset[str]] = {
     ViewList.MESSAGES: _ORDER
     | {
-        *("status", "text", "group", "queue", "endpoint", "message_type", "exception_type"),
+        *(
+            "status",
+            "text",
+            "words",
+            "group",
+            "queue",
+            "endpoint",
+            "message_type",
+            "exception_type",
+        ),
         *("reason", "stream", "host", "process", "node", "message_id", "failed_from"),
         *("failed_to", "attempts_at_least", "disposition", "archived_by", "operation", "outcome"),
         "field.*",

@@ -115,6 +115,21 @@ def _fields_asked(
     return found
 
 
+def _words_asked(
+    request: Request,
+    words: Annotated[
+        str,
+        Query(
+            description="words in headers, stack traces and bodies, if the settings have it read"
+        ),
+    ] = "",
+) -> str:
+    if words:
+        access: Access = getattr(request.state, "access", OPEN)
+        request.app.state.parts.of(access).must_find_words("query.words")
+    return words
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterQuery:
     """The conditions as texts; an empty one is no condition."""
@@ -151,6 +166,7 @@ class FilterQuery:
     outcome: Annotated[str, Query(description="what became of its retry"), choice(RetryOutcome)] = (
         ""
     )
+    words: Annotated[str, Depends(_words_asked)] = ""
     fields: Annotated[FieldTexts, Depends(_fields_asked)] = ()
 
     @classmethod
@@ -196,6 +212,7 @@ def read_filter(query: FilterQuery) -> Selection:
         operation=query.operation or None,
         outcome=_read_outcome(query),
         message_id=query.message_id or None,
+        words=query.words or None,
         fields=read_fields(query.fields),
     )
 

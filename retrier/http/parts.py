@@ -15,17 +15,19 @@ from retrier.domain.access import HIDDEN, OPEN, Access, How, QueuePatterns, Righ
 from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.edits import ShownEdit, without_values
 from retrier.domain.failed_imports import Told, Trial, TriedMessage
+from retrier.domain.search import find_ways
 from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError, NotAllowed
 from retrier.gateway import Gateway
 from retrier.http.access import Gate
 from retrier.http.cache import AnswerCache
-from retrier.http.problems import later
+from retrier.http.problems import NO_FULL_TEXT, WrongField, later
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 from retrier.store.policies import Bounds, SimulatedBefore, simulate_policies
 from retrier.store.previews import By, Preview
+from retrier.store.search import Found, search
 
 LONGEST_NAME = 200
 """Characters, of up to four bytes each."""
@@ -247,7 +249,8 @@ class FaceParts:
     `try_messages` tells what messages would be, and changes nothing. `policies` returns the set in force; one simulation of others runs at a time (`simulating`). `reads` and
     `acts` bound how many requests are at work. `session_id` is what this process is called in the
     lease. `gate` finds out who asks; `access` is who does.
-    `field_names` are the declared fields by which messages are found.
+    `field_names` are the declared fields by which messages are found; `full_text` says whether they
+    are by words, too.
     """
 
     db: Database
@@ -261,6 +264,7 @@ class FaceParts:
     policies: Callable[[], InForce] = have_none
     session_id: str = ""
     field_names: Sequence[str] = ()
+    full_text: bool = False
     reads: Places = field(default_factory=Places)
     acts: Places = field(default_factory=Places)
     simulating: Lock = field(default_factory=Lock)
@@ -289,6 +293,22 @@ class FaceParts:
     def shows_content(self) -> bool:
         """Whether who asks may read bodies and the values of headers."""
         return self.access.may(Right.READ_CONTENT)
+
+    @property
+    def finds_words(self) -> bool:
+        """Whether who asks may find messages by the words in them: yes and no would tell all."""
+        return self.full_text and self.shows_content
+
+    def search(self, text: str) -> Found:
+        """Look up what a person has typed. Raises DatabaseUnavailable."""
+        names = self.field_names if self.shows_content else ()
+        return search(self.db, text, find_ways(text, names, full_text=self.finds_words))
+
+    def must_find_words(self, field: str) -> None:
+        """Refuse a condition on words. Raises NotAllowed for who may not read them, WrongField."""
+        self.gateway.guard.must(Right.READ_CONTENT)
+        if not self.full_text:
+            raise WrongField(field, NO_FULL_TEXT)
 
     def headers(self, told: Mapping[str, object]) -> Mapping[str, object]:
         """Return headers of a message, without their values if who asks may not read them."""

@@ -19,6 +19,7 @@ from retrier.errors import (
     KeyReused,
     NotAllowed,
     TablesMissing,
+    TooManyFound,
 )
 
 RETRY_AFTER = 5
@@ -46,7 +47,14 @@ _OTHER_KEY = (
     "from a form that is opened anew."
 )
 
+_NARROW = (
+    "Nothing was done. The list of what is found can be narrowed, and shows how many there are."
+)
 
+
+NO_FULL_TEXT = (
+    "Messages are not found by words here: the settings would have to say search.text.enabled."
+)
 NO_RIGHT = "Ask somebody who has the right, or whoever runs Retrier for a role that has it."
 
 
@@ -99,6 +107,7 @@ def add_handlers(face: FastAPI, show: Callable[[Request, Problem], Response]) ->
         DataRefused,
         KeyReused,
         NotAllowed,
+        TooManyFound,
     )
     for kind in (*kinds, Exception):
         face.add_exception_handler(kind, answer)
@@ -120,8 +129,9 @@ def _explain(error: Exception, place: str) -> Problem:
             return _away("Nothing was done, for want of the audit", error, place)
         case NotAllowed():
             return Problem(status=403, detail=str(error))
-        case KeyReused():
-            return Problem(status=422, detail=str(error), advice=_OTHER_KEY)
+        case KeyReused() | TooManyFound():
+            advice = _OTHER_KEY if isinstance(error, KeyReused) else _NARROW
+            return Problem(status=422, detail=str(error), advice=advice)
         case _:
             detail = f"The request failed unexpectedly ({type(error).__name__})."
             return Problem(status=500, detail=detail)

@@ -26,8 +26,8 @@ from retrier.http.filters import (
     read_filter,
     read_time,
 )
+from retrier.http.parts import FaceParts
 from retrier.http.problems import WrongField
-from retrier.store.engine.database import Database
 from retrier.store.message_lists import Sort
 
 ANY_STATUS = "all"
@@ -94,26 +94,27 @@ def understand(query: FilterQuery) -> Selection:
     return replace(found, statuses=frozenset({FailedMessageStatus.UNRESOLVED}))
 
 
-def read_wanted_view(
-    db: Database, name: str, page: str, query: str, known: Sequence[str] = ()
-) -> View | ViewRefusal:
-    """Return the view that is to be saved, or why it cannot be; `known` are the declared fields.
+def read_wanted_view(parts: FaceParts, name: str, page: str, query: str) -> View | ViewRefusal:
+    """Return the view that is to be saved, or why it cannot be.
 
     Raises HTTPException with what its list would say of its conditions, DatabaseUnavailable.
     """
     view = read_view(name, page, query)
     if isinstance(view, View):
-        _look_at(db, view.page, dict(parse_qsl(view.query)), known)
+        _look_at(parts, view.page, dict(parse_qsl(view.query)))
     return view
 
 
-def _look_at(db: Database, page: ViewList, given: dict[str, str], known: Sequence[str]) -> None:
+def _look_at(parts: FaceParts, page: ViewList, given: dict[str, str]) -> None:
+    known = parts.field_names
     sort = given.pop("sort", "")
     choose(given.pop("direction", ""), "direction", DIRECTIONS)
     match page:
         case ViewList.MESSAGES:
             choose(sort, "sort", list(Sort))
             read_columns(given.pop("columns", ""), known)
+            if given.get("words"):
+                parts.must_find_words("query.words")
             understand(FilterQuery.of(given))
             read_fields(fields_among(given.items()), known)
         case ViewList.GROUPS:
@@ -122,7 +123,7 @@ def _look_at(db: Database, page: ViewList, given: dict[str, str], known: Sequenc
             read_time(given.get("since", "").strip(), "query.since")
             check_texts(given)
         case ViewList.EVENTS:
-            read_events(EventQuery(**given), db)
+            read_events(EventQuery(**given), parts.db)
         case ViewList.ARCHIVED:
             check_texts(given)
         case ViewList.PENDING:

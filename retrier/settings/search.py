@@ -78,9 +78,21 @@ def _check_count(fields: tuple[FieldSection, ...]) -> tuple[FieldSection, ...]:
     return fields
 
 
+LARGEST_TEXT = 256 * 1024
+"""Bytes of a body of which words are kept, at most."""
+
+
+class FullText(Section):
+    """Whether messages are found by the words in them, and how much of a body is read for it."""
+
+    enabled: bool = False
+    body_bytes: Annotated[int, Field(ge=0, le=LARGEST_TEXT)] = 16 * 1024
+
+
 class Search(Section):
     """What failed messages are found by, beside what Retrier knows of each."""
 
+    text: FullText = FullText()
     fields: Annotated[tuple[FieldSection, ...], AfterValidator(_check_count)] = ()
 
     @property

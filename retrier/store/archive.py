@@ -59,7 +59,13 @@ from retrier.store.operation_requests import (
 from retrier.store.retry_ends import leave_batches
 from retrier.store.schedule import first_due_of
 from retrier.store.schema import archive_operation_messages, archive_operations
-from retrier.store.selections import conditions, known_by_now, last_number, take_cut_off
+from retrier.store.selections import (
+    conditions,
+    freeze_words,
+    known_by_now,
+    last_number,
+    take_cut_off,
+)
 
 operations = archive_operations.c
 named = archive_operation_messages.c
@@ -336,11 +342,15 @@ def write_down(tx: Transaction, request: ArchiveRequest, cut_off: int) -> AskedA
     if repeated is not None:
         return repeated
     operation_id = str(uuid4())
-    ids = distinct(request.selection.ids or ())
-    selection = select_for(request.act, request.selection)
+    chosen = select_for(request.act, request.selection)
+    selection = freeze_words(tx, replace(chosen, up_to=cut_off))
+    ids = distinct(selection.ids or ())
     bounded = replace(selection, up_to=cut_off)
     total = len(ids) if selection.ids is not None else count_matches(tx, bounded)
-    asked = _add(tx, request, operation_id, {"cut_off": cut_off, **_to_do(total)})
+    # What was found by words is written down as ids; the request itself keeps its words.
+    found = request.selection if request.selection.words is None else selection
+    what = {"selection": _selection(found), "cut_off": cut_off}
+    asked = _add(tx, request, operation_id, {**what, **_to_do(total)})
     if ids:
         rows = [
             {"operation_id": operation_id, "position": position, "unique_message_id": unique_id}

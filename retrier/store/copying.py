@@ -42,7 +42,13 @@ from retrier.store.engine.database import Database, bind, reading, writing
 from retrier.store.engine.sql_dialect import IN_BINARY, NumberSource
 from retrier.store.engine.transaction import Transaction
 from retrier.store.lease import Holder, find_holder
-from retrier.store.schema import counters, error_queue_reads, metadata
+from retrier.store.schema import (
+    counters,
+    error_queue_reads,
+    message_words,
+    metadata,
+    word_progress,
+)
 from retrier.store.schema.types import UtcTime, is_json
 from retrier.store.upgrade import (
     UNFINISHED,
@@ -192,9 +198,11 @@ _SUM = 2**128
 def list_tables() -> tuple[Table, ...]:
     """Return every table of the schema, those first that others refer to.
 
-    Without `counters`: numbers are rows on SQLite and sequences on PostgreSQL.
+    Without `counters`: numbers are rows on SQLite and sequences on PostgreSQL. And without words:
+    the databases store them differently, and they are read again from the messages.
     """
-    return tuple(table for table in metadata.sorted_tables if table is not counters)
+    left_out = (counters, message_words, word_progress)
+    return tuple(table for table in metadata.sorted_tables if table not in left_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,17 +186,18 @@ def find_next(tx: Transaction, after: int) -> Sequence[StoredRow]:
     totals = accumulate(row.size for row in found)
     fitting = sum(1 for _ in takewhile(lambda total: total <= MOST_BYTES, totals))
     numbers = [row.number for row in found[: max(1, fitting)]]
-    return tx.execute(_shown(tx, numbers)).all() if numbers else []
+    return shown_failures(tx, numbers) if numbers else []
 
 
-def _shown(tx: Transaction, numbers: Sequence[int]) -> Select[tuple[int, int, str, str, bytes]]:
+def shown_failures(tx: Transaction, numbers: Sequence[int]) -> Sequence[StoredRow]:
+    """Return these messages with the failures that they show, by number."""
     holders = processing_attempts.alias("holders")
     equal = (
         select(holders.c.body)
         .where(holders.c.attempt_id == attempts.same_body_as)
         .scalar_subquery()
     )
-    return (
+    query = (
         select(
             messages.number,
             messages.attempt_id,
@@ -211,6 +212,7 @@ def _shown(tx: Transaction, numbers: Sequence[int]) -> Select[tuple[int, int, st
         .order_by(messages.number)
         .execution_options(**{IN_BINARY: True})
     )
+    return tx.execute(query).all()
 
 
 def _read(row: StoredRow, declared: Sequence[DeclaredField], codec: PropertyCodec) -> Values:

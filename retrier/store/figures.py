@@ -38,6 +38,7 @@ from retrier.store.schema import (
 )
 from retrier.store.selections import are_dead, are_scheduled
 from retrier.store.streams import NOTHING_HELD, HeldFigures, find_held_figures
+from retrier.store.words import WordLag, find_lag
 
 messages = failed_messages.c
 claims = failed_message_retries.c
@@ -165,6 +166,7 @@ class ServiceFigures:
     oldest_due: timedelta | None = None
     policy_sets: int = 0
     held: HeldFigures = NOTHING_HELD
+    words: WordLag | None = None
 
 
 @reading
@@ -210,6 +212,7 @@ def read_figures(tx: Transaction) -> ServiceFigures:
         oldest_due=_age(tx, due),
         policy_sets=count_sets(tx),
         held=find_held_figures(tx),
+        words=find_lag(tx),
     )
 
 

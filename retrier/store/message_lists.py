@@ -250,7 +250,13 @@ def _may_be_wide(wanted: Selection) -> bool:
     """Say whether it has a condition that most of the messages may meet."""
     of_time = replace(wanted, failed_from=None, failed_to=None, sent_in=None)
     return wanted != replace(
-        of_time, attempts_at_least=None, disposition=None, text=None, fields=()
+        of_time,
+        attempts_at_least=None,
+        disposition=None,
+        text=None,
+        words=None,
+        anywhere=None,
+        fields=(),
     )
 
 

@@ -52,6 +52,7 @@ from retrier.store.schema import (
 from retrier.store.selections import (
     are_dead,
     conditions,
+    freeze_words,
     last_number,
     may_be_retried,
     take_cut_off,
@@ -105,9 +106,14 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
 
     One that has to wait for a second person is added as paused, so that nothing ever cuts it before.
     """
-    total = _count(tx, request, cut_off)
-    dead = _count_dead(tx, request.selection, cut_off)
+    # The hash is that of the words: the same request again would find other messages by now.
     operation_id, request_hash = str(uuid4()), hash_request(request)
+    meant = request.selection
+    eligible = (messages.failure_seq <= cut_off, *may_be_retried(meant))
+    frozen = freeze_words(tx, meant, *eligible, limit=request.terms.limit)
+    request = replace(request, selection=frozen)
+    total = _count(tx, request, cut_off)
+    dead = _count_dead(tx, meant, cut_off)
     terms = request.approval
     is_asking = terms is not None and (
         terms.ask_for(request.selection, total)

@@ -60,7 +60,13 @@ from retrier.store.schema import (
     failure_groups,
     message_redirects,
 )
-from retrier.store.selections import Condition, conditions_looked_up, is_within, may_be_retried
+from retrier.store.selections import (
+    Condition,
+    check_frozen,
+    conditions_looked_up,
+    is_within,
+    may_be_retried,
+)
 
 messages = failed_messages.c
 claims = failed_message_retries.c
@@ -249,7 +255,7 @@ def plan_of(request: RetryRequest, found: Preview) -> Plan:
 
 @reading
 def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: PropertyCodec) -> Preview:
-    """Return what an operation would do with this cut-off. Raises DatabaseUnavailable."""
+    """Return what an operation would do with this cut-off. Raises DatabaseUnavailable, TooManyFound."""
     if request.selection.ids is not None:
         return _preview_named(tx, request, cut_off, codec)
     selection, limit = request.selection, request.terms.limit
@@ -260,6 +266,8 @@ def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: Propert
     if limit is not None:
         chosen = chosen.order_by(messages.failure_seq).limit(limit)
     found, dead = _count_unresolved(tx, selection, up_to)
+    total = found if limit is None else min(found, limit)
+    check_frozen(selection, total)
     skipped = {
         CLAIMED: _count(tx, [*retryable, _is_claimed()]),
         ISSUED: _count(tx, [messages.status == FailedMessageStatus.RETRY_ISSUED, *matching]),
@@ -272,7 +280,7 @@ def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: Propert
         at=tx.now,
         cut_off=last,
         passed_over=_find_claimed(tx, [messages.failure_seq <= last, *retryable]),
-        total=found if limit is None else min(found, limit),
+        total=total,
         skipped={reason: count for reason, count in skipped.items() if count},
         counts=count_by(tx, chosen),
         samples=_samples(tx, chosen, codec),

@@ -34,6 +34,7 @@ from retrier.store import (
     messages,
     operations,
     outgoing,
+    words,
 )
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.transaction import StoredRow, Transaction
@@ -184,6 +185,7 @@ def _delete_messages(tx: Transaction, old: Conditions, instance: str) -> Deleted
         claims.delete_ended(tx, numbers)
         edits.delete_of(tx, numbers)
         fields.delete_of(tx, numbers)
+        words.delete_of(tx, numbers)
         figures.count_deliveries(tx, instance, {"deleted": len(numbers)})
     return DeletedChunk(count=len(numbers), more=len(found) == CHUNK or len(numbers) < len(found))
 

@@ -37,6 +37,7 @@ from retrier.domain.selection import (
     bounds_of,
     chosen_parts,
 )
+from retrier.errors import TooManyFound
 from retrier.policy.reasons import GATEWAY_CODES, HANDLER_EXCEPTION, find_named
 from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.sql_dialect import NumberSource, SqlDialect, contains, like_pattern
@@ -51,6 +52,7 @@ from retrier.store.schema import (
     message_texts,
     processing_attempts,
 )
+from retrier.store.words import have_words, holders_of_words
 
 messages = failed_messages.c
 texts = message_texts.c
@@ -85,7 +87,8 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
     by_text = [] if selection.text is None else [_with_text_looked_up(tx, selection.text)]
     by_text += [] if selection.reason is None else [_with_reason_looked_up(tx, selection.reason)]
     by_text += _with_fields_looked_up(tx, selection.fields)
-    others = replace(selection, text=None, reason=None, fields=())
+    by_text += _with_words_looked_up(tx, selection)
+    others = replace(selection, text=None, reason=None, fields=(), words=None, anywhere=None)
     wanted = _causes_of(others)
     found = None if wanted is None else _look_up(tx, wanted)
     if found is None:
@@ -124,6 +127,59 @@ def _with_fields_looked_up(tx: Transaction, fields: FieldConditions) -> Iterator
         yield from (
             have_fields([each]) if found is None else (tx.sql.member(messages.number, found),)
         )
+
+
+def _with_words_looked_up(tx: Transaction, selection: Selection) -> Iterator[Condition]:
+    if selection.words is not None:
+        yield _with_words(tx, selection.words, selection.counted_to)
+    if selection.anywhere is not None:
+        by_text = _with_text_looked_up(tx, selection.anywhere)
+        yield or_(by_text, _with_words(tx, selection.anywhere))
+
+
+def _with_words(tx: Transaction, wanted: str, counted_to: int | None = None) -> Condition:
+    found = _look_up(tx, holders_of_words(wanted, counted_to))
+    return (
+        have_words(wanted, counted_to) if found is None else tx.sql.member(messages.number, found)
+    )
+
+
+MOST_FROZEN = 100_000
+"""Messages that an act may take by the words in them: they are written down, each with its id."""
+
+
+def check_frozen(selection: Selection, count: int, most: int = MOST_FROZEN) -> None:
+    """Raise TooManyFound if a selection by words is of more messages than an act may take."""
+    if selection.words is not None and count > most:
+        raise TooManyFound(
+            f"More than {most:,} messages have these words, and an act by words takes no more: add "
+            "another condition, such as a queue or a time, or a limit."
+        )
+
+
+def freeze_words(
+    tx: Transaction,
+    selection: Selection,
+    *more: Condition,
+    limit: int | None = None,
+    most: int = MOST_FROZEN,
+) -> Selection:
+    """Return a selection by words as the messages that have them now, and meet `more`.
+
+    An act that goes on for hours would look for the words before each step. Other selections are
+    returned as they are. Raises TooManyFound.
+    """
+    if selection.words is None:
+        return selection
+    found = (
+        select(messages.unique_message_id)
+        .where(*conditions_looked_up(tx, selection), *more)
+        .order_by(messages.failure_seq)
+        .limit(most + 1 if limit is None else min(limit, most + 1))
+    )
+    ids = tuple(tx.execute(found).scalars())
+    check_frozen(selection, len(ids), most)
+    return Selection(ids=ids, within=selection.within)
 
 
 def may_be_retried(selection: Selection) -> list[Condition]:
@@ -174,6 +230,7 @@ def from_json(parts: Mapping[str, object]) -> Selection:
         process=_text(parts.get("process")),
         node=_text(parts.get("node")),
         text=_text(parts.get("text")),
+        words=_text(parts.get("words")),
         archived_by=_text(parts.get("archived_by")),
         operation=_text(parts.get("operation")),
         outcome=None if (outcome := parts.get("outcome")) is None else RetryOutcome(str(outcome)),
@@ -301,6 +358,10 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
         yield from have_fields(selection.fields)
     if selection.text is not None:
         yield holds_text(selection.text)
+    if selection.words is not None:
+        yield have_words(selection.words, selection.counted_to)
+    if selection.anywhere is not None:
+        yield or_(holds_text(selection.anywhere), have_words(selection.anywhere))
 
 
 def sent(before: datetime | None) -> Iterator[Condition]:

@@ -47,6 +47,7 @@ from retrier.store.schema import (
     message_edits,
     message_fields,
     message_texts,
+    message_words,
     outgoing,
     processing_attempts,
     retry_batch_now_forwarding,
@@ -683,11 +684,22 @@ def _fields_of_another_number() -> Select[int]:
     )
 
 
+def _words_of_none() -> Select[int]:
+    known = exists().where(messages.number == message_words.c.number)
+    return select(message_words.c.number).where(~known)
+
+
 FIELD_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "every value of a field is of a message that is there": _fields_of_none(),
         "a value of digits has the number that it is": _fields_of_another_number(),
     }
+)
+"""Each query returns the ids of the rows that break the rule."""
+
+
+WORD_RULES: Mapping[str, Select[Any]] = MappingProxyType(
+    {"words are of a message that is there": _words_of_none()}
 )
 """Each query returns the ids of the rows that break the rule."""
 
@@ -747,6 +759,7 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         **DEAD_RULES,
         **EDIT_RULES,
         **FIELD_RULES,
+        **WORD_RULES,
     }
 )
 """Each query returns the ids of the rows that break the rule."""

@@ -61,6 +61,7 @@ SORT_NAMES: Mapping[str, str] = {
 }
 _TOKENS: Mapping[str, str] = {
     "text": "text",
+    "words": "words",
     "group": "group",
     "queue": "queue",
     "endpoint": "endpoint",
@@ -188,6 +189,7 @@ def get_messages(
         waits=why_listed_wait(parts.db, found.items),
         excerpts={key: excerpt(body) for key, body in beginnings.items()},
         field_names=known,
+        finds_words=parts.finds_words,
         columns=names,
         fields=fields,
         may_select_all=select_all(query) is not None,

@@ -1,15 +1,17 @@
-"""The search box of the bar: straight to the one thing that is named, else to messages with a text."""
+"""The search box of the bar: straight to the one thing that is named, else to what is found."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 
 from retrier.domain.classifiers import CLASSIFIERS
-from retrier.http.views import SLUGS
+from retrier.domain.search import By, Way
+from retrier.http.views import ANY_STATUS, SLUGS, check_texts
 from retrier.store.search import NamedKind, find_named
+from retrier.store.words import get_lag
 from retrier.web.counts import Snapshot
-from retrier.web.page import see_other
+from retrier.web.page import see_other, show
 from retrier.web.parts import Parts
 
 _PLACES: Mapping[NamedKind, str] = {
@@ -19,21 +21,68 @@ _PLACES: Mapping[NamedKind, str] = {
     NamedKind.GROUP: "/messages?group=",
     NamedKind.IMPORT: "/imports/",
 }
+MOST_SUGGESTED = 200
+"""Suggestions of one kind: a browser shows a few of those that fit."""
 
 router = APIRouter(prefix="/search")
 
 
 @router.get("")
-def search(parts: Parts, q: str = "") -> Response:
-    """Lead to what is named; to the messages that have the text where that is not one thing."""
+def search(request: Request, parts: Parts, q: str = "") -> Response:
+    """Lead to what is named; to the messages that are found, where there is one way to find them."""
     wanted = q.strip()
     if not wanted:
         return see_other("/messages")
-    found = find_named(parts.db, wanted)
-    if len(found) == 1:
-        return see_other(f"{_PLACES[found[0].kind]}{found[0].key}")
-    places = [] if found else _by_name(parts.counts.snapshot(), wanted)
-    return see_other(places[0] if len(places) == 1 else f"/messages?{urlencode({'text': wanted})}")
+    check_texts({"q": wanted})
+    named = find_named(parts.db, wanted)
+    if len(named) == 1:
+        return see_other(f"{_PLACES[named[0].kind]}{named[0].key}")
+    places = [] if named else _by_name(parts.counts.snapshot(), wanted)
+    if len(places) == 1:
+        return see_other(places[0])
+    found = parts.search(wanted)
+    if len(found.ways) == 1 and not places and not named:
+        return see_other(_list_of(found.ways[0].way))
+    lag = get_lag(parts.db) if parts.finds_words else None
+    return show(
+        request,
+        "search.html",
+        searched=wanted,
+        named=[(each.kind, each.key, f"{_PLACES[each.kind]}{each.key}") for each in named],
+        places=places,
+        ways=[(each, _NAMES[each.way.by], _list_of(each.way)) for each in found.ways],
+        field_names=parts.field_names if parts.shows_content else (),
+        full_text=parts.full_text,
+        finds_words=parts.finds_words,
+        unread=0 if lag is None else lag.waiting + lag.backlog,
+    )
+
+
+@router.get("/suggestions")
+def suggest(request: Request, parts: Parts) -> Response:
+    """Suggest what can be looked for: queues, types, exceptions and the names of fields."""
+    found = parts.counts.snapshot()
+    names = parts.field_names if parts.shows_content else ()
+    return show(request, "suggestions.html", suggestions=dict.fromkeys(_suggested(found, names)))
+
+
+def _suggested(found: Snapshot, names: Sequence[str]) -> Iterator[str]:
+    yield from (f"{name}=" for name in names)
+    yield from [each.key for each in found.queues][:MOST_SUGGESTED]
+    for classifier in (SLUGS["type"], CLASSIFIERS[0]):
+        yield from [each.title for each in found.groups.get(classifier, ())][:MOST_SUGGESTED]
+
+
+_NAMES: Mapping[By, str] = {
+    By.FIELD: "with this value of a field",
+    By.WORDS: "with these words in headers, stack trace or body",
+    By.TEXT: "with this in queue, endpoint, type, exception or reason",
+}
+
+
+def _list_of(way: Way) -> str:
+    """Return the list of all that are found, whatever became of them."""
+    return f"/messages?{urlencode({**way.conditions, 'status': ANY_STATUS})}"
 
 
 def _by_name(found: Snapshot, wanted: str) -> list[str]:

@@ -38,7 +38,7 @@ def ask_name(
     request: Request, parts: Parts, view: str = "", query: str = "", back: str = "/"
 ) -> Response:
     """Ask for the name under which a list with its conditions is saved."""
-    found = read_wanted_view(parts.db, "unnamed", view, query, parts.field_names)
+    found = read_wanted_view(parts, "unnamed", view, query)
     if isinstance(found, ViewRefusal):
         raise HTTPException(400, sentence(found))
     return show(
@@ -57,7 +57,7 @@ def save_view(request: Request, parts: Parts, form: SentForm) -> Response:
     """Save it; under a name that is taken, show what would be replaced, and ask."""
     name, query = form.exactly("name").strip(), form.exactly("query")[: LONGEST_QUERY + 1]
     version = form.text("version", _LONGEST_VERSION)
-    read = read_wanted_view(parts.db, name, form.exactly("view"), query, parts.field_names)
+    read = read_wanted_view(parts, name, form.exactly("view"), query)
     replaced = int(version) if version.isascii() and version.isdecimal() else None
     saved = (
         read

@@ -65,7 +65,7 @@ def test_every_table_can_be_asked(narrow: Database, database: Database) -> None:
 
 TELLS_OF_NO_QUEUE = {
     *("access_tokens", "browser_sessions", "login_attempts"),
-    *("counters", "ledger", "recovery"),
+    *("counters", "ledger", "recovery", "word_progress"),
     *("error_queue_reads", "installation", "policy_sets", "processes", "processor_lease"),
     *("retry_batch_now_forwarding", "staging_ids"),
     # Each text is stored once for all messages that have it, and found through a message only.

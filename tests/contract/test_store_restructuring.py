@@ -61,6 +61,7 @@ from tests.support.factories import FAILED_AT, failed_import, failure
 from tests.support.lived_in import write_who_may
 from tests.support.processes import process
 from tests.support.revisions import migrations_up_to, newest_revision
+from tests.support.words import fill
 
 Changes = Callable[[str], Path]
 
@@ -163,6 +164,7 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     reader = Holder(session_id=READER, host="here", pid=1, process_started="now")
     note_process(db, process(session_id=READER))
     note_reads(db, reader, {"error": {"ready": 0, "level_at": FAILED_AT}}, lambda _: False)
+    fill(db)
     yield db
     db.dispose()
 

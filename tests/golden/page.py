@@ -155,6 +155,7 @@ PAGES = [
     "/name?next=//elsewhere.example",
     "/search?q=orders",
     "/search?q=nothing+like+this",
+    "/search/suggestions",
     "/nothing",
 ]
 

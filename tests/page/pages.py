@@ -57,6 +57,8 @@ PAGES: Mapping[str, Path] = {
     "groups-by-type": lambda _http: "/groups?by=type",
     "hosts": lambda _http: "/groups/hosts",
     "groups-none": lambda _http: "/groups?text=unheard+of",
+    "search": lambda http: f"/search?q={_of_message(http)[:1]}",
+    "search-none": lambda _http: "/search?q=unheard+of",
     "retry-all": lambda _http: "/retry",
     "group-retry": lambda http: f"/groups/{_of_group(http)}/retry",
     "group-comment": lambda http: f"/groups/{_of_group(http)}/comment",

@@ -72,6 +72,8 @@ class Api:
         rules: AccessRules | None = None,
         approval: ApprovalRules | None = None,
         fields: Sequence[DeclaredField] = (),
+        *,
+        full_text: bool = False,
     ) -> None:
         self.db = db
         self.transport = ScriptedTransport()
@@ -104,6 +106,7 @@ class Api:
             read_policies=partial(read_policies, own_queues=frozenset({ERROR_QUEUE, STAGING})),
             session_id=HOLDER.session_id,
             field_names=names_of(fields),
+            full_text=full_text,
             callers=callers or Callers(),
             emit=self._note,
             gate=Gate(db, rules, clock=self.clock),

@@ -34,9 +34,11 @@ NO_ENVIRONMENT = {"RETRIER_URL": None, "RETRIER_TOKEN": None, "USER": "ada", "NO
 class CommandLine:
     """Runs commands; keeps the requests they made."""
 
-    def __init__(self, db: Database, fields: Sequence[DeclaredField] = ()) -> None:
+    def __init__(
+        self, db: Database, fields: Sequence[DeclaredField] = (), *, full_text: bool = False
+    ) -> None:
         self.bench = Bench(db)
-        self.api = Api(db, fields=fields)
+        self.api = Api(db, fields=fields, full_text=full_text)
         self.clock = FrozenClock()
         self.requests: list[httpx.Request] = []
         self.terminal: int | None = None

@@ -33,6 +33,7 @@ from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.editing import asked
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
 from tests.support.old import settle
+from tests.support.words import fill
 
 ID = "0f0f0f0f-0000-4000-8000-00000000000{}"
 MOMENT = FAILED_AT + timedelta(microseconds=123_457)
@@ -65,6 +66,7 @@ def live_in(db: Database, count: int = 12) -> Bench:
         bench.restart()
     bench.receive(replace(failure(queue=QUEUE), redelivered=True))
     asked(bench, bench.fail()[0])
+    fill(db)
     _write_the_rest(db)
     write_who_may(db)
     return bench

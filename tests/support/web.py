@@ -54,6 +54,7 @@ class Web:
             queues=lambda: self.queues,
             session_id=of_api.session_id,
             field_names=of_api.field_names,
+            full_text=of_api.full_text,
             additions=additions,
             policies=lambda: self.in_force,
             policy_text=lambda: self.policy_text,

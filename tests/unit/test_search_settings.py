@@ -86,3 +86,18 @@ def test_there_are_twenty_fields_at_most(load: Load) -> None:
 )
 def test_what_does_not_fit_is_refused_with_its_place(load: Load, text: str, words: str) -> None:
     assert any(words in problem for problem in problems_of(load, text))
+
+
+def test_full_text_is_off_unless_the_settings_say_otherwise(load: Load) -> None:
+    assert not load("").search.text.enabled
+
+
+@pytest.mark.parametrize("given", ["-1", "262145", "much"])
+def test_the_bytes_of_a_body_are_bounded(tmp_path: Path, given: str) -> None:
+    path = tmp_path / "retrier.yaml"
+    path.write_text(f"search: {{text: {{enabled: true, body_bytes: {given}}}}}")
+
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(path, {})
+
+    assert caught.value.problems[0].startswith("search.text.body_bytes: ")

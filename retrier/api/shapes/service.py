@@ -594,6 +594,40 @@ class NewToken(TypedDict):
     token: str
 
 
+class NamedThing(TypedDict):
+    """What an id names: a message, operation, archive, group or import."""
+
+    kind: str
+    id: str
+
+
+class WayFound(TypedDict):
+    """How many messages one way finds; `conditions` are those of a list. `more`: it ended there."""
+
+    by: str
+    conditions: dict[str, str]
+    count: int
+    more: bool
+
+
+class FullTextState(TypedDict):
+    """Whether words are looked for, and how far they are behind what is stored."""
+
+    enabled: bool
+    allowed: bool
+    unread: int
+    backlog: int
+    behind_seconds: float
+
+
+class SearchAnswer(TypedDict):
+    """What a text names, and by what messages are found."""
+
+    named: list[NamedThing]
+    found: list[WayFound]
+    full_text: FullTextState
+
+
 class Reindexed(TypedDict):
     """How many messages were read anew, with how many values; without `after` it was the end."""
 

@@ -155,7 +155,7 @@ def _of_messages(own: _Own) -> Iterator[tuple[str, str]]:
     yield "failed_messages", f"cause_id IN ({own.causes})"
     for table in (
         *("processing_attempts", "failed_message_retries", "ended_retries", "outgoing"),
-        *("retry_operation_messages", "message_edits", "message_fields"),
+        *("retry_operation_messages", "message_edits", "message_fields", "message_words"),
     ):
         yield table, own.of_number(table)
     yield "cause_groups", f"cause_id IN ({own.causes})"

@@ -29,6 +29,7 @@ from sqlalchemy import (
     text,
     true,
 )
+from sqlalchemy import Sequence as NumberedBy
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql import ColumnElement
 
@@ -315,8 +316,11 @@ class PostgresDialect(SqlDialect):
         """Notify with the rows themselves: a statement of its own would be one more round trip."""
         return insert.returning(func.pg_notify(EVENTS, ""))
 
-    def find_writers(self, conn: Connection, table: Table) -> frozenset[str]:
-        """Return who holds the lock of an insert: taken before the first id, kept to the end."""
+    def find_writers(self, conn: Connection, table: Table | NumberedBy) -> frozenset[str]:
+        """Return who holds the lock of an insert: taken before the first id, kept to the end.
+
+        PostgreSQL takes the same lock of a sequence before the first number is taken of it.
+        """
         return frozenset(conn.execute(_WRITERS, {"table": table.name}).scalars())
 
     def insert(self, table: Table) -> postgresql.Insert:

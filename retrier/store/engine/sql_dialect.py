@@ -19,6 +19,7 @@ from sqlalchemy import (
     func,
     type_coerce,
 )
+from sqlalchemy import Sequence as NumberedBy
 from sqlalchemy.engine import Dialect
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import ColumnElement
@@ -26,7 +27,9 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
 from sqlalchemy.types import Integer, Text, TypeDecorator, UserDefinedType
 
+from retrier.domain.words import Phrase
 from retrier.overlap import WhileInFlight
+from retrier.store.schema.messages import WORDS_INDEX
 from retrier.store.schema.types import Digest, Id, Number, UtcTime
 
 
@@ -60,6 +63,41 @@ class holds_bytes(GenericFunction[bool]):  # noqa: N801 - used as a function
     type = Boolean()
     inherit_cache = True
     name = "retrier_holds_bytes"
+
+
+class has_words(GenericFunction[bool]):  # noqa: N801 - used as a function
+    """Whether a message has all these phrases: its number, its words, and a WantedWords."""
+
+    type = Boolean()
+    inherit_cache = True
+    name = "retrier_has_words"
+
+
+class WantedWords(TypeDecorator[Sequence[Phrase]]):
+    """Phrases in the language of each database's full-text search: only letters and digits are left."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Sequence[Phrase] | None, dialect: Dialect) -> str:
+        """Write them: all are wanted."""
+        phrases = value or ()
+        if dialect.name == "sqlite":
+            written = (f'"{" ".join(each.words)}"{" *" * each.goes_on}' for each in phrases)
+            return " AND ".join(written) or _NOTHING
+        # A phrase of one word that goes on is a prefix; of several only the last one is.
+        return " & ".join(
+            f"({' <-> '.join(each.words)}{':*' if each.goes_on else ''})" for each in phrases
+        )
+
+
+_NOTHING = '""'
+"""What SQLite finds nowhere. An empty text it calls a mistake."""
+
+
+def wants(phrases: Sequence[Phrase]) -> BindParameter[Sequence[Phrase]]:
+    """Return phrases as a parameter of `has_words`."""
+    return BindParameter(None, tuple(phrases), type_=WantedWords())
 
 
 @compiles(by_code_point, "postgresql")
@@ -112,6 +150,20 @@ def _find_bytes(element: holds_bytes, compiler: SQLCompiler, **options: Any) -> 
 @compiles(holds_bytes)
 def _look_for_bytes(element: holds_bytes, compiler: SQLCompiler, **options: Any) -> str:
     return f"(instr({compiler.process(element.clauses, **options)}) > 0)"
+
+
+@compiles(has_words, "postgresql")
+def _match(element: has_words, compiler: SQLCompiler, **options: Any) -> str:
+    _, words, wanted = (compiler.process(each, **options) for each in element.clauses)
+    return f"({words} @@ CAST({wanted} AS tsquery))"
+
+
+@compiles(has_words)
+def _match_in_index(element: has_words, compiler: SQLCompiler, **options: Any) -> str:
+    clauses = list(element.clauses)
+    number, wanted = (compiler.process(each, **options) for each in (clauses[0], clauses[2]))
+    found = f"SELECT rowid FROM {WORDS_INDEX} WHERE {WORDS_INDEX} MATCH {wanted}"  # noqa: S608 - a name of ours
+    return f"({number} IN ({found}))"
 
 
 class Array(UserDefinedType[Sequence[Any]]):
@@ -415,8 +467,10 @@ class SqlDialect(ABC):
         """
         return insert
 
-    def find_writers(self, conn: Connection, table: Table) -> frozenset[str]:  # noqa: ARG002 - PostgreSQL uses them
+    def find_writers(self, conn: Connection, table: Table | NumberedBy) -> frozenset[str]:  # noqa: ARG002 - PostgreSQL uses them
         """Return the transactions not over yet that may have taken ids of new rows of this table.
+
+        Or numbers of this sequence.
 
         On SQLite none: it has one writer at a time, so rows are committed in the order of ids.
         """

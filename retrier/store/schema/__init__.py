@@ -10,6 +10,7 @@ from retrier.store.schema.messages import (
     SCHEDULED,
     SETTLED,
     STRICT,
+    WORDS_INDEX,
     attempt_number,
     cause_groups,
     causes,
@@ -21,7 +22,9 @@ from retrier.store.schema.messages import (
     message_fields,
     message_number,
     message_texts,
+    message_words,
     processing_attempts,
+    word_progress,
 )
 from retrier.store.schema.operations import (
     archive_operation_messages,
@@ -62,6 +65,7 @@ __all__ = [
     "SETTLED",
     "STRICT",
     "VIEWS",
+    "WORDS_INDEX",
     "access_tokens",
     "approvals",
     "archive_operation_messages",
@@ -91,6 +95,7 @@ __all__ = [
     "message_number",
     "message_redirects",
     "message_texts",
+    "message_words",
     "metadata",
     "outgoing",
     "policy_sets",
@@ -106,4 +111,5 @@ __all__ = [
     "retry_operations",
     "saved_views",
     "staging_ids",
+    "word_progress",
 ]

@@ -5,6 +5,7 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     ColumnElement,
+    Connection,
     Double,
     ForeignKey,
     Index,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    event,
     false,
     literal_column,
     text,
@@ -21,7 +23,16 @@ from sqlalchemy import (
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.streams import NO_POSITION, StreamRule
-from retrier.store.schema.types import ByCodePoint, Digest, Id, Number, UtcTime, metadata, one_of
+from retrier.store.schema.types import (
+    ByCodePoint,
+    Digest,
+    Id,
+    Number,
+    UtcTime,
+    Words,
+    metadata,
+    one_of,
+)
 
 failure_seq = Sequence("failure_seq", metadata=metadata)
 """Numbers messages in the order in which they became unresolved (PostgreSQL)."""
@@ -324,6 +335,61 @@ Index(
     message_fields.c.value,
     message_fields.c.number,
 )
+
+message_words = Table(
+    "message_words",
+    metadata,
+    # No foreign key, as for fields.
+    Column("number", Number, primary_key=True, autoincrement=False),
+    # The number, of the counter of failure numbers, under which they were written: what a plan has
+    # counted did not have those with a higher one.
+    Column("seq", Number, nullable=False),
+    Column("words", Words, nullable=False),
+)
+# The messages with a word. On SQLite a table of its own that a revision makes, WORDS_INDEX.
+Index("ix_message_words_words", message_words.c.words, postgresql_using="gin").ddl_if(
+    dialect="postgresql"
+)
+WORDS_INDEX = "message_words_index"
+"""The full-text index of SQLite (FTS5): its rows have the numbers of messages."""
+_REMOVE_WORDS = (
+    f"INSERT INTO {WORDS_INDEX} ({WORDS_INDEX}, rowid, words) "  # noqa: S608 - a name of ours
+    "VALUES ('delete', old.number, old.words);"
+)
+_ADD_WORDS = f"INSERT INTO {WORDS_INDEX} (rowid, words) VALUES (new.number, new.words);"  # noqa: S608 - as above
+
+
+@event.listens_for(message_words, "after_create")
+def _index_words(_table: Table, conn: Connection, **_: object) -> None:
+    """Make the index of SQLite, and what keeps it like the table."""
+    if conn.dialect.name != "sqlite":
+        return
+    # Words are cut before they are stored: here a blank ends one, and nothing else does.
+    conn.exec_driver_sql(
+        f"CREATE VIRTUAL TABLE {WORDS_INDEX} USING fts5(words, content='message_words', "
+        "content_rowid='number', tokenize=\"ascii tokenchars '_'\")"
+    )
+    for name, when, does in (
+        ("added", "INSERT", _ADD_WORDS),
+        ("removed", "DELETE", _REMOVE_WORDS),
+        ("changed", "UPDATE", f"{_REMOVE_WORDS} {_ADD_WORDS}"),
+    ):
+        conn.exec_driver_sql(
+            f"CREATE TRIGGER message_words_{name} AFTER {when} ON message_words BEGIN {does} END"
+        )
+
+
+word_progress = Table(
+    "word_progress",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    # Attempts up to this one are read, those of messages that were stored before not counted.
+    Column("newest", Number, nullable=False),
+    # Of those, the messages with lower numbers are still to be read.
+    Column("backlog", Number, nullable=False),
+    CheckConstraint("id = 1", name="one_progress"),
+)
+"""How far the words of messages are read: no row before they were wanted for the first time."""
 
 processing_attempts = Table(
     "processing_attempts",

@@ -1,14 +1,17 @@
 """Column types that mean the same on PostgreSQL and SQLite."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
+    BindParameter,
     CheckConstraint,
     Column,
+    ColumnElement,
     DateTime,
     Dialect,
     Integer,
@@ -16,9 +19,12 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
+    cast,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSONB, TSVECTOR
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
+
+from retrier.domain.words import GAP
 
 metadata = MetaData(
     naming_convention={
@@ -98,6 +104,37 @@ class Digest(TypeDecorator[str]):
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's signature
         """Return the digits."""
         return None if value is None else bytes(value).hex()
+
+
+class Words(TypeDecorator[Sequence[str]]):
+    """Words in a row: a `tsvector` on PostgreSQL, text with blanks between them on SQLite.
+
+    The words are letters and digits, which neither has to be told apart from its own marks. A GAP
+    takes a place and is no word.
+    """
+
+    impl = Text
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Return `tsvector` on PostgreSQL, text elsewhere."""
+        vector: TypeEngine[Any] = TSVECTOR()
+        text: TypeEngine[Any] = Text()
+        return dialect.type_descriptor(vector if dialect.name == "postgresql" else text)
+
+    def bind_expression(self, bindvalue: BindParameter[Any]) -> ColumnElement[Any] | None:
+        """Have PostgreSQL read the places that stand in the text, and not count words itself."""
+        return cast(bindvalue, self)
+
+    def process_bind_param(self, value: Sequence[str] | None, dialect: Dialect) -> str | None:
+        """Write the words; for PostgreSQL each with its places."""
+        if value is None or dialect.name == "sqlite":
+            return None if value is None else " ".join(value)
+        places: defaultdict[str, list[str]] = defaultdict(list)
+        for place, word in enumerate(value, start=1):
+            places[word].append(str(place))
+        places.pop(GAP, None)
+        return " ".join(f"{word}:{','.join(each)}" for word, each in places.items())
 
 
 Json = JSON().with_variant(JSONB(), "postgresql")

@@ -12,11 +12,14 @@ from retrier.app.check import CheckResult
 from retrier.settings import load_settings
 from retrier.store.processes import note_process
 from retrier.store.recovery import begin_recovery
+from tests.contract.store_rows import record
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.embedded_shop import opened_embedded_shop
+from tests.support.factories import failure
 from tests.support.far_side import FarSide
 from tests.support.private_servers import find_free_ports
 from tests.support.processes import process
+from tests.support.words import fill
 
 
 @pytest.mark.rabbitmq
@@ -88,6 +91,39 @@ def test_a_recovery_that_nobody_ended_is_told(tmp_path: Path) -> None:
     (found,) = [each for each in results if each.name == "database"]
     assert found.ok
     assert "warning: ada has begun a recovery, and nothing is presumed" in found.text
+
+
+@pytest.mark.parametrize(
+    ("enabled", "words"),
+    [
+        ("true", "full text: the words of 1 message are still to be read"),
+        (
+            "false",
+            "full text is off (search.text.enabled): the words that were read before are kept",
+        ),
+    ],
+)
+def test_words_that_are_unread_or_kept_are_told(tmp_path: Path, enabled: str, words: str) -> None:
+    db = open_upgraded(sqlite_url(tmp_path))
+    fill(db)
+    record(db, failure())
+    url = str(db.engine.url)
+    db.dispose()
+
+    results = check(
+        load_settings(
+            None,
+            {
+                "RETRIER_DATABASE__URL": url,
+                "RETRIER_BROKER__URL": f"embedded:///{tmp_path}/broker.db",
+                "RETRIER_SEARCH__TEXT__ENABLED": enabled,
+            },
+        )
+    )
+
+    (found,) = [each for each in results if each.name == "database"]
+    assert found.ok
+    assert words in found.text
 
 
 def check_files(database: Path, broker: Path, **more: str) -> dict[str, CheckResult]:

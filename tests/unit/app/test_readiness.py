@@ -1,8 +1,12 @@
 """The board that says whether the service is ready."""
 
+from datetime import timedelta
+
 import pytest
 
 from retrier.app.readiness import ReadinessBoard, describe_database
+from retrier.store.words import WordLag
+from tests.support.factories import FAILED_AT
 
 
 def test_a_part_is_as_it_was_last_noted() -> None:
@@ -42,3 +46,13 @@ def test_a_recovery_is_told_beside_a_database_that_is_ready() -> None:
     assert describe_database(0, recovering=True) == (
         "reached; a recovery is under way, and nothing is presumed: `retrier recover`"
     )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(60, "reached"), (61, "reached; full text does not find what failed in the last 61 s")],
+)
+def test_words_that_are_behind_are_told_from_a_minute_on(seconds: int, words: str) -> None:
+    lag = WordLag(waiting=1, backlog=0, since=FAILED_AT, now=FAILED_AT + timedelta(seconds=seconds))
+
+    assert describe_database(0, words=lag) == words

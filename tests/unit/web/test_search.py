@@ -1,10 +1,28 @@
 """The search box: straight to the one thing that is meant, else to messages with that text."""
 
+import re
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
 import pytest
 
+from retrier.store.engine.database import Database
+from tests.support.api import Api
 from tests.support.bench import Bench
 from tests.support.factories import failed_import, failure
-from tests.support.web import Web
+from tests.support.fields import declare
+from tests.support.web import Web, forms_of
+from tests.support.words import fill
+
+
+@pytest.fixture
+def searching(database: Database) -> Iterator[Web]:
+    """Give the page of a service that searches full text and declares a field."""
+    api = Api(database, fields=declare(order="/order"), full_text=True)
+    made = Web(api)
+    yield made
+    made.close()
+    api.http.close()
 
 
 def place(web: Web, wanted: str) -> str:
@@ -57,16 +75,93 @@ def test_the_name_of_a_queue_or_a_type_opens_its_messages(web: Web) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["no stock & more", "deadbeef", "1234567"])
-def test_any_other_text_is_looked_for_in_the_messages(web: Web, wanted: str) -> None:
+def test_any_other_text_is_looked_for_in_all_messages(web: Web, wanted: str) -> None:
+    web.api.receive(failure(exception_message=f"{wanted}: it is"))
+
+    assert place(web, wanted) == f"/messages?{urlencode({'text': wanted, 'status': 'all'})}"
+
+
+def test_a_text_that_nothing_has_is_told(web: Web) -> None:
     web.api.receive(failure())
 
-    assert place(web, wanted).startswith("/messages?text=")
+    html = web.get("/search", q="<nothing> like this")
+
+    assert "Nothing is found." in html
+    assert "&lt;nothing&gt; like this" in html
+    assert "search.text.enabled" in html
 
 
-def test_two_messages_with_one_sender_id_are_a_list(web: Web) -> None:
-    web.api.receive(failure(message_id="1", endpoint="a"), failure(message_id="1", endpoint="b"))
+def test_two_messages_with_one_sender_id_are_shown(web: Web) -> None:
+    ids = web.api.receive(
+        failure(message_id="1", endpoint="a"), failure(message_id="1", endpoint="b")
+    )
 
-    assert place(web, "1") == "/messages?text=1"
+    html = web.get("/search", q="1")
+
+    assert [f'href="/messages/{each}"' in html for each in ids] == [True, True]
+
+
+def test_several_ways_are_shown_with_their_counts(searching: Web) -> None:
+    searching.api.receive(
+        failure(body=b"A-4711", fields={"order": "A-4711"}), failure(body=b"A-4711")
+    )
+    fill(searching.api.db)
+
+    html = searching.get("/search", q="A-4711")
+
+    assert [each for each in WAYS if each in html] == list(WAYS)
+    assert re.findall(r'data-label="Messages">(\d+)<', html) == ["1", "2"]
+
+
+WAYS = (
+    'href="/messages?field.order=A-4711&amp;status=all"',
+    'href="/messages?words=A-4711&amp;status=all"',
+)
+
+
+def test_words_alone_lead_to_the_list(searching: Web) -> None:
+    searching.api.receive(failure(body=b"it is late"))
+    fill(searching.api.db)
+
+    assert place(searching, "is late") == "/messages?words=is+late&status=all"
+    assert "is late" in searching.get("/messages", words="is late", status="all")
+
+
+def test_a_field_leads_to_the_list(searching: Web) -> None:
+    searching.api.receive(failure(fields={"order": "4711"}))
+
+    assert place(searching, "order=4711") == "/messages?field.order=4711&status=all"
+
+
+def test_what_is_still_unread_is_told(searching: Web) -> None:
+    searching.api.receive(failure())
+    fill(searching.api.db)
+    searching.api.receive(failure())
+
+    assert "The words of 1 message are still to be read." in searching.get("/search", q="naught")
+
+
+def test_all_that_match_are_retried_and_no_others(searching: Web) -> None:
+    one, _ = searching.api.receive(failure(body=b"late"), failure(body=b"early"))
+    fill(searching.api.db)
+    chosen = {"act": "retry", "all": "1", "words": "late"}
+    form = forms_of(searching.get("/messages/selected", **chosen))["/messages/retry"]
+
+    answer = searching.http.post("/messages/retry", data=form)
+
+    assert answer.status_code == 303
+    (operation,) = searching.api.get("operations")
+    assert (operation["total"], operation["originator"]) == (1, "retry of words late")
+    assert one
+
+
+def test_what_can_be_looked_for_is_suggested(searching: Web) -> None:
+    searching.api.receive(failure(queue="<orders>"))
+
+    html = searching.get("/search/suggestions")
+
+    for each in ("order=", "&lt;orders&gt;", "Shop.PlaceOrder"):
+        assert f'<option value="{each}">' in html
 
 
 def test_nothing_at_all_leads_to_all_messages(web: Web) -> None:

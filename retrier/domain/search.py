@@ -1,0 +1,81 @@
+"""The one search box: what a person types, and the ways in which messages may be found by it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from retrier.domain.fields import PREFIX, FieldCondition, NoCondition, read_conditions
+from retrier.domain.selection import Selection
+from retrier.domain.text import clean
+from retrier.domain.words import read_wanted
+
+
+class By(StrEnum):
+    """By what messages are found, the surest first."""
+
+    FIELD = "field"
+    WORDS = "words"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """One way to find messages: the selection, and its conditions as they stand in an address."""
+
+    by: By
+    selection: Selection
+
+    @property
+    def conditions(self) -> Mapping[str, str]:
+        """The conditions by their names."""
+        chosen = self.selection
+        fields = {each.key: each.text for each in chosen.fields}
+        texts = {"words": chosen.words, "text": chosen.text}
+        return {**fields, **{name: text for name, text in texts.items() if text is not None}}
+
+
+_PAIR = re.compile(rf'(?:^|(?<=\s))(?:{re.escape(PREFIX)})?([a-z][a-z0-9_-]*)=("[^"]*"|\S+)')
+
+
+def find_ways(text: str, names: Sequence[str], *, full_text: bool) -> Iterator[Way]:
+    """Yield the ways in which a text may find messages; `names` are those of declared fields.
+
+    `order=4711` is a condition on that field, if there is one, and the rest has to be found beside
+    it. Without such a condition the text may be the value of any field.
+    """
+    wanted = clean(text.strip()).strip()
+    if not wanted:
+        return
+    fields, rest = _split(wanted, names)
+    if fields and not rest:
+        yield Way(by=By.FIELD, selection=Selection(fields=fields))
+        return
+    for name in () if fields else names:
+        try:
+            condition = read_conditions([(name, _value(rest))])
+        except NoCondition:
+            continue  # it reads like half a range, and no field has that as its value
+        yield Way(by=By.FIELD, selection=Selection(fields=condition))
+    if full_text and read_wanted(rest):
+        yield Way(by=By.WORDS, selection=Selection(words=rest, fields=fields))
+    yield Way(by=By.TEXT, selection=Selection(text=rest, fields=fields))
+
+
+def _split(text: str, names: Sequence[str]) -> tuple[tuple[FieldCondition, ...], str]:
+    """Take the conditions on fields out of a text; what cannot be one is a part of the rest."""
+    found = {each[1]: each for each in _PAIR.finditer(text) if each[1] in names}
+    try:
+        given = [(name, _value(each[2])) for name, each in found.items()]
+        conditions = read_conditions(given, names)
+    except NoCondition:
+        return (), text
+    rest = text
+    for each in found.values():
+        rest = rest.replace(each[0], " ", 1)
+    return conditions, " ".join(rest.split())
+
+
+def _value(text: str) -> str:
+    quoted = len(text) > 1 and text[0] == text[-1] == '"'
+    return text[1:-1] if quoted else text
