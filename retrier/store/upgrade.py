@@ -166,12 +166,15 @@ def _apply_missing(tx: Transaction, place: str, migrations: Path, before: Schema
 def read_revision(tx: Transaction, migrations: Path = MIGRATIONS) -> SchemaRevision:
     """Return what the database says of itself, and the newest revision."""
     current = MigrationContext.configure(tx.conn).get_current_revision()
-    return SchemaRevision(current=current, wanted=_find_newest(migrations))
+    return SchemaRevision(current=current, wanted=find_newest(migrations))
 
 
 @cache
-def _find_newest(migrations: Path) -> str:
-    # Once for each folder: Alembic runs the modules of all revisions to find the last one.
+def find_newest(migrations: Path = MIGRATIONS) -> str:
+    """Return the newest revision.
+
+    Once for each folder: Alembic runs the modules of all revisions to find the last one.
+    """
     return ScriptDirectory.from_config(_config(migrations)).get_current_head() or ""
 
 
