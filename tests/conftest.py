@@ -36,6 +36,14 @@ ROOM = 2 << 30
 """Bytes that have to be free there: a run and the two before it take a few hundred million."""
 
 
+GARBAGE = (20_000, 10, 20)
+"""How many objects are made until the next look for garbage, and how many looks until one at all.
+
+With Python's own numbers a quarter of the processor time of the tests of the page went into looks
+at everything that the page has loaded, which never is garbage.
+"""
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Spread the plain `pytest` over processes; what is asked for by name or mark runs in one."""
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
@@ -74,6 +82,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*GARBAGE)
         gc.enable()
 
 

@@ -5,10 +5,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Scope
 
 from retrier.api import (
@@ -298,6 +298,29 @@ def rights_of_routes() -> Mapping[tuple[str, str], Right]:
 _BUSY = {"description": "too slow, too many at once, or no database; with Retry-After"}
 
 
+@cache
+def routes_of_api(*, whole: bool) -> tuple[BaseRoute, ...]:
+    """Return the routes; without `whole` those of health and metrics only.
+
+    The same ones for all applications of a process: FastAPI examines each at length when the first
+    request comes. What they work with they find in the application that is asked.
+    """
+    together = APIRouter(generate_unique_id_function=name_operation)
+    for router in WATCHING:
+        together.include_router(router)
+    known = Depends(find_access)
+    for router in FOLLOWING if whole else ():
+        together.include_router(router, dependencies=[known, Depends(refuse_strays)])
+    for router in ANONYMOUS if whole else ():
+        together.include_router(router, dependencies=[Depends(refuse_strays)])
+    for router in WORKING if whole else ():
+        # Scope "function" frees the place before the answer is sent: a slow client holds none.
+        place = Depends(take_place, scope="function")
+        clear = [known, Depends(refuse_strays), Depends(refuse_members_that_stand_twice)]
+        together.include_router(router, dependencies=[*clear, place], responses={503: _BUSY})
+    return tuple(together.routes)
+
+
 def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     """Return the ASGI application. It opens nothing and starts nothing.
 
@@ -318,18 +341,7 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     api.state.parts = parts
     api.state.rights = rights_of_routes()
     add_handlers(api)
-    for router in WATCHING:
-        api.include_router(router)
-    known = Depends(find_access)
-    for router in FOLLOWING if whole else ():
-        api.include_router(router, dependencies=[known, Depends(refuse_strays)])
-    for router in ANONYMOUS if whole else ():
-        api.include_router(router, dependencies=[Depends(refuse_strays)])
-    for router in WORKING if whole else ():
-        # Scope "function" frees the place before the answer is sent: a slow client holds none.
-        place = Depends(take_place, scope="function")
-        clear = [known, Depends(refuse_strays), Depends(refuse_members_that_stand_twice)]
-        api.include_router(router, dependencies=[*clear, place], responses={503: _BUSY})
+    api.router.routes.extend(routes_of_api(whole=whole))
     return api
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from alembic import command
@@ -164,9 +165,17 @@ def _apply_missing(tx: Transaction, place: str, migrations: Path, before: Schema
 
 def read_revision(tx: Transaction, migrations: Path = MIGRATIONS) -> SchemaRevision:
     """Return what the database says of itself, and the newest revision."""
-    wanted = ScriptDirectory.from_config(_config(migrations)).get_current_head()
     current = MigrationContext.configure(tx.conn).get_current_revision()
-    return SchemaRevision(current=current, wanted=wanted or "")
+    return SchemaRevision(current=current, wanted=find_newest(migrations))
+
+
+@cache
+def find_newest(migrations: Path = MIGRATIONS) -> str:
+    """Return the newest revision.
+
+    Once for each folder: Alembic runs the modules of all revisions to find the last one.
+    """
+    return ScriptDirectory.from_config(_config(migrations)).get_current_head() or ""
 
 
 def _config(migrations: Path) -> Config:

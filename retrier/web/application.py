@@ -1,12 +1,14 @@
 """Builds the page out of its routes, one module per noun; and the pages of errors."""
 
 from collections.abc import AsyncIterator, Mapping
+from functools import cache
 from http import HTTPStatus
 from types import MappingProxyType
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
@@ -194,6 +196,26 @@ WORKING = (
 """Routes that use the database, each with a place. Of two that match, the first one answers."""
 
 
+@cache
+def routes_of_page(*, logs_in: bool) -> tuple[BaseRoute, ...]:
+    """Return the routes without additions; the same ones for all applications of a process.
+
+    FastAPI examines each at length when the first request comes. What they work with they find in
+    the application that is asked.
+    """
+    together = APIRouter()
+    for router in FREE:
+        together.include_router(router)
+    if logs_in:
+        together.include_router(login.router)
+    known = Depends(find_access)
+    for router in LIVE:
+        together.include_router(router, dependencies=[known])
+    for router in WORKING:
+        together.include_router(router, dependencies=_BEFORE_WORK)
+    return tuple(together.routes)
+
+
 def create_page(parts: PageParts) -> FastAPI:
     """Return the ASGI application. It opens nothing and starts nothing."""
     page = FastAPI(
@@ -201,23 +223,18 @@ def create_page(parts: PageParts) -> FastAPI:
     )
     page.state.parts = parts
     add_handlers(page)
-    for router in FREE:
-        page.include_router(router)
-    if parts.gate.rules is not None:
+    logs_in = parts.gate.rules is not None
+    if logs_in:
         page.state.doorkeeper = login.Doorkeeper()
-        page.include_router(login.router)
-    known = Depends(find_access)
-    for router in LIVE:
-        page.include_router(router, dependencies=[known])
-    # A form is read before the place is taken, and scope "function" frees it before the answer is
-    # sent: a slow client holds none.
-    place = Depends(_take_place, scope="function")
-    first = [known, Depends(refuse_repeated), Depends(read_form), place]
-    routers = (*WORKING, *(each.router for each in parts.additions))
-    for router in routers:
-        page.include_router(router, dependencies=first)
+    page.router.routes.extend(routes_of_page(logs_in=logs_in))
+    additions = [each.router for each in parts.additions]
+    for router in additions:
+        page.include_router(router, dependencies=_BEFORE_WORK)
     page.state.routes = [
-        route for router in routers for route in router.routes if isinstance(route, APIRoute)
+        route
+        for router in (*WORKING, *additions)
+        for route in router.routes
+        if isinstance(route, APIRoute)
     ]
     return page
 
@@ -231,3 +248,13 @@ async def _take_place(request: Request) -> AsyncIterator[None]:
         yield
     if request.method not in READING:
         parts.counts.note_change()
+
+
+# A form is read before the place is taken, and scope "function" frees it before the answer is sent:
+# a slow client holds none.
+_BEFORE_WORK = (
+    Depends(find_access),
+    Depends(refuse_repeated),
+    Depends(read_form),
+    Depends(_take_place, scope="function"),
+)

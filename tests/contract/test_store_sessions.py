@@ -295,6 +295,14 @@ def test_a_connection_that_idles_is_not_ended(server: Server) -> None:
         assert db.transact(lambda tx: tx.execute(shown).scalar_one()) == "0"
 
 
+def test_no_statement_is_compiled(server: Server) -> None:
+    """A cut forbids scans, so that a table of two rows seems dear enough to PostgreSQL."""
+    shown = text("SELECT current_setting('jit')")
+
+    with server.with_settings("jit = 'on'") as db:
+        assert db.transact(lambda tx: tx.execute(shown).scalar_one()) == "off"
+
+
 def test_a_transaction_says_its_level_without_a_statement_of_its_own(server: Server) -> None:
     level = (
         "SELECT current_setting('transaction_isolation'), current_setting('transaction_read_only')"

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from sqlalchemy import select, update
-from starlette.routing import BaseRoute
 
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
@@ -45,17 +44,6 @@ SETTINGS = Settings.model_validate(
     {"broker": {"url": "amqp://127.0.0.1/"}, "ingestion": {"error_queues": [ERROR_QUEUE]}}
 )
 """By which failed imports are tried."""
-
-_ROUTES: list[BaseRoute] = []
-
-
-def share(routes: list[BaseRoute]) -> list[BaseRoute]:
-    """Return the first of these: they are all the same, and examined at length when first asked.
-
-    What they work with they find in the application that is asked, not in themselves.
-    """
-    _ROUTES[:] = _ROUTES or routes
-    return _ROUTES
 
 
 class Api:
@@ -117,7 +105,6 @@ class Api:
         if rules is not None:
             parts.gateway.tokens_given = frozenset(each.name for each in rules.tokens)
         self.app = create_api(parts)
-        self.app.router.routes = share(self.app.router.routes)
         self.http = client_of(self.app)
 
     def receive(self, *received: Received) -> list[str]:

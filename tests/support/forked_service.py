@@ -29,9 +29,9 @@ def run_service(config: str, environ: Mapping[str, str], roles: tuple[str, ...],
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     words = [word for role in roles for word in ("--role", role)]
     sys.argv = ["retrier", "run", "--config", config, *words]
-    from retrier.cli import main  # noqa: PLC0415 - imported before the fork
+    from tests.support.warm_start import COMMAND  # noqa: PLC0415 - imported before the fork
 
-    main()
+    COMMAND(prog_name="retrier")
 
 
 class _Process:

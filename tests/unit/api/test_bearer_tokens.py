@@ -15,7 +15,7 @@ from retrier.domain.access import AccessRules
 from retrier.http.access import Gate
 from retrier.http.oidc import Provider
 from retrier.store.engine.database import Database, DatabaseOptions
-from tests.support.api import Api, share
+from tests.support.api import Api
 from tests.support.http_client import TestClient, client_of
 from tests.support.log_in import rules_for
 from tests.support.provider import FakeProvider, running_provider
@@ -34,7 +34,6 @@ def http(tmp_path: Path, fake: FakeProvider) -> Iterator[TestClient]:
     provider = Provider(rules_for(fake), SystemClock())
     gate = Gate(api.db, AccessRules(), bearer=provider)
     guarded = create_api(replace(api.app.state.parts, gate=gate))
-    guarded.router.routes = share(guarded.router.routes)
     with client_of(guarded) as client:
         yield client
     api.http.close()

@@ -14,7 +14,6 @@ from retrier.api.parts import Configured, ConfiguredLogin
 from retrier.domain.access import AccessRules
 from retrier.http.access import Gate
 from retrier.http.oidc import Provider
-from tests.support.api import share
 from tests.support.command_line import CommandLine
 from tests.support.http_client import client_of
 from tests.support.log_in import rules_for
@@ -45,7 +44,6 @@ class Desk:
             configured=Configured(login=login),
         )
         api = create_api(parts)
-        api.router.routes = share(api.router.routes)
         self._service = client_of(api)
         cli.answer = self._answer
         cli.on_pause = lambda: cli.clock.advance(5)
