@@ -268,11 +268,6 @@ class Broker(Section):
     staging_queue_type: Literal["quorum", "classic"] = "quorum"
     tls: BrokerTls = BrokerTls()
 
-    @property
-    def is_embedded(self) -> bool:
-        """Whether the broker is embedded: a file, not a server."""
-        return self.url[0].startswith("embedded:")
-
 
 class Database(Section):
     """Where failed messages are kept."""
@@ -393,11 +388,3 @@ class Settings(Section):
     def breaker_rules(self) -> BreakerRules:
         """When breakers open."""
         return BreakerRules(default=None if self.breakers is None else self.breakers.terms)
-
-    @property
-    def declares_missing(self) -> bool:
-        """Whether a missing error queue is declared.
-
-        Always on the embedded broker: nobody else declares queues there before the first failure.
-        """
-        return self.ingestion.declare_missing or self.broker.is_embedded

@@ -19,9 +19,10 @@ from kombu.utils.url import maybe_sanitize_url
 from retrier.domain.wire import Confirmed, Delivery, Outcome, Outgoing, PropertyCodec
 from retrier.errors import BrokerUnavailable, ConfigurationError
 from retrier.overlap import WhileInFlight, nothing_else
+from retrier.transport.capabilities import Capabilities
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.transport import Idling
-from retrier.transport.seam import Capabilities, Queues, TrialReport, Unsettled
+from retrier.transport.seam import Queues, TrialReport, Unsettled
 
 KOMBU_JSON: Any = kombu_json
 """Any, because Kombu has types for half of itself only."""
@@ -217,7 +218,14 @@ class KombuTransport:
     """A broker of Kombu's."""
 
     capabilities = Capabilities(
-        ordered=False, confirms=False, returns=False, existence=False, single_consumer=False
+        broker="Kombu",
+        ordered=False,
+        confirms=False,
+        returns=False,
+        existence=False,
+        single_consumer=False,
+        redelivers=False,
+        exact=True,
     )
     codec: PropertyCodec = EnvelopePropertyCodec()
     user: str | None = None
