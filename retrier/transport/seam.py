@@ -206,6 +206,14 @@ class Queues(Protocol):
         """Drop every ready message; return how many."""
         ...
 
+    def find_risks(self) -> tuple[str, ...]:
+        """Return why the server itself may lose what it holds, or that it did; a sentence each.
+
+        Empty where a broker keeps what it has confirmed. What was lost is said as long as the
+        process runs that has noticed it.
+        """
+        ...
+
     def delete(self, queue: str) -> None:
         """Delete the queue with all it holds; a missing one is fine."""
         ...
@@ -225,6 +233,8 @@ class TrialReport:
 
     problems: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    risks: tuple[str, ...] = ()
+    """Why the server itself may lose what it holds; a sentence each."""
 
 
 class Transport(Protocol):

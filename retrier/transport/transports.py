@@ -1,7 +1,7 @@
 """The transports by the scheme of a broker's URL; to add one, add a package and a line here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from random import Random
 from types import MappingProxyType
@@ -13,6 +13,9 @@ TRANSPORTS: Mapping[str, str] = MappingProxyType(
         "amqp": "retrier.transport.rabbitmq",
         "amqps": "retrier.transport.rabbitmq",
         "embedded": "retrier.transport.embedded",
+        "redis": "retrier.transport.redis",
+        "rediss": "retrier.transport.redis",
+        "sentinel": "retrier.transport.redis",
     }
 )
 """Each package has a function `make_transport`. It is imported only when it is needed:
@@ -42,6 +45,8 @@ class TransportOptions:
     connection_name: str
     dice: Random
     tls: Tls = Tls()
+    kombu: Mapping[str, object] = field(default_factory=dict)
+    """Kombu's transport options, for brokers that it knows."""
 
 
 def make_transport(options: TransportOptions) -> Transport:
