@@ -25,7 +25,7 @@ from tests.support.databases import (
     sqlite_url,
     temporary_postgres,
 )
-from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection
+from tests.support.servers import POSTGRES, RABBITMQ, REDIS, found, pika_connection
 
 WORKERS = 4
 """Twice the cores of a small machine: journeys wait for servers and processes most of their time."""
@@ -84,6 +84,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(*GARBAGE)
         gc.enable()
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """Give the URL of a Redis server that many tests share."""
+    with found(REDIS) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

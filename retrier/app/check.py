@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retrier import __version__
-from retrier.app.parts import make_mapping, make_transport, open_database
+from retrier.app.parts import declares_missing, make_mapping, make_transport, open_database
 from retrier.domain.processes import RunningProcess, find_differences
 from retrier.domain.streams import StreamRule
 from retrier.domain.text import count_messages
@@ -35,6 +35,7 @@ from retrier.store.recovery import get_recovery
 from retrier.store.upgrade import SchemaRevision, find_revision, upgrade_schema
 from retrier.store.upkeep import find_missing_rights, find_session_warnings
 from retrier.store.words import get_lag
+from retrier.transport.capabilities import list_kept, list_not_kept
 from retrier.transport.seam import Queues, Transport
 
 
@@ -69,6 +70,7 @@ _UNSEEN = (
     "not tried: whether it has a dead-letter exchange, which is shown only to who may configure it"
 )
 
+_MAY_LOSE = "the server itself may lose messages"
 _DECLARED = (
     "will be declared durable, without arguments; the broker refuses (406) a program that declares "
     "it with arguments: start that program first, and its queue is taken as it is"
@@ -78,28 +80,39 @@ _DECLARED = (
 def check_broker(settings: Settings) -> list[CheckResult]:
     """Try what `run` needs of the broker; nothing that is made stays."""
     transport = make_transport(settings)
-    if settings.broker.is_embedded and not Path(transport.place).exists():
+    if transport.capabilities.in_file and not Path(transport.place).exists():
         return [check_folder("broker", Path(transport.place))]
     try:
         queues = transport.queues()
     except BrokerUnavailable as error:
-        return [_word_broker(error, _describe_needed(settings))]
+        return [_word_broker(error, _describe_needed(settings, transport))]
     try:
-        needed = _describe_needed(settings)
+        needed = _describe_needed(settings, transport)
         text = "; ".join([f"ok, {transport.place}", *needed, *_find_lost_nodes(settings)])
         return [
             CheckResult(name="broker", ok=True, text=text),
-            *_check_queues(settings, queues),
+            *_check_queues(settings, transport, queues),
             *_check_destinations(settings, queues),
             *_check_log_queue(settings, queues),
             *_check_notices(settings, queues),
             *_check_heads(settings, queues),
-            _check_staging(settings, transport),
+            *_check_staging(settings, transport),
         ]
     except BrokerUnavailable as error:
-        return [_word_broker(error, _describe_needed(settings))]
+        return [_word_broker(error, _describe_needed(settings, transport))]
     finally:
         queues.close()
+
+
+def _tell_promises(settings: Settings) -> Iterator[CheckResult]:
+    """Say which promises hold with this broker, and in another line which do not."""
+    told = make_transport(settings).capabilities
+    kept, not_kept = "; ".join(list_kept(told)), "; ".join(list_not_kept(told))
+    if kept:
+        yield CheckResult(name="promises", ok=True, text=f"hold with {told.broker}: {kept}")
+    if not_kept:
+        text = f"warning: do not hold with {told.broker}: {not_kept}"
+        yield CheckResult(name="promises", ok=True, text=text)
 
 
 def _word_broker(error: BrokerUnavailable, needed: Sequence[str]) -> CheckResult:
@@ -109,9 +122,9 @@ def _word_broker(error: BrokerUnavailable, needed: Sequence[str]) -> CheckResult
     return CheckResult(name="broker", ok=False, text=text, out_of_reach=out_of_reach)
 
 
-def _describe_needed(settings: Settings) -> list[str]:
+def _describe_needed(settings: Settings, transport: Transport) -> list[str]:
     """Say how many connections a process with all roles may open, each with a channel."""
-    if settings.broker.is_embedded:
+    if transport.capabilities.in_file:
         return []
     most = len(settings.ingestion.error_queues) + _BESIDE_INGESTION
     return [f"a process opens up to {most} connections with a channel each"]
@@ -130,16 +143,19 @@ def _find_lost_nodes(settings: Settings) -> list[str]:
     return lost
 
 
-def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:
-    return [_check_queue(settings, queues, each) for each in settings.ingestion.error_queues]
+def _check_queues(settings: Settings, transport: Transport, queues: Queues) -> list[CheckResult]:
+    names = settings.ingestion.error_queues
+    return [_check_queue(settings, transport, queues, each) for each in names]
 
 
-def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> CheckResult:
+def _check_queue(
+    settings: Settings, transport: Transport, queues: Queues, queue: ErrorQueue
+) -> CheckResult:
     name = f"error queue {queue.queue}"
     match inspect(queues, make_mapping(settings, queue)):
-        case Missing() if settings.declares_missing:
+        case Missing() if declares_missing(settings, transport):
             why_not = queues.why_not_declarable(queue.queue)
-            made = "will be declared" if settings.broker.is_embedded else _DECLARED
+            made = "will be declared" if transport.capabilities.nobody_declares else _DECLARED
             text = why_not or f"missing: {made}"
             return CheckResult(name=name, ok=why_not is None, text=text)
         case Missing(reason=reason) | Unusable(reason=reason):
@@ -194,14 +210,17 @@ def _check_existing(name: str, queue: str, what: str, queues: Queues) -> CheckRe
     return CheckResult(name=f"{name} {queue}", ok=ready is not None, text=text)
 
 
-def _check_staging(settings: Settings, transport: Transport) -> CheckResult:
+def _check_staging(settings: Settings, transport: Transport) -> Iterator[CheckResult]:
     trial = transport.try_out(settings.staging_queue)
     tried = "; ".join(["ok", *(f"not tried: {each}" for each in trial.untried)])
-    return CheckResult(
+    yield CheckResult(
         name=f"staging queue {settings.staging_queue}",
         ok=not trial.problems,
         text="; ".join(trial.problems) or tried,
     )
+    if trial.risks:
+        text = f"warning: {_MAY_LOSE}: {'; '.join(trial.risks)}"
+        yield CheckResult(name="broker", ok=True, text=text)
 
 
 def _check_destinations(settings: Settings, queues: Queues) -> Iterator[CheckResult]:
@@ -233,6 +252,7 @@ def check(settings: Settings) -> tuple[CheckResult, ...]:
     return (
         _check_database(settings),
         *check_broker(settings),
+        *_tell_promises(settings),
         *_check_files(settings),
         *_check_audit(settings),
         *_check_streams(settings),
@@ -304,8 +324,9 @@ def _check_files(settings: Settings) -> Iterator[CheckResult]:
     db = open_database(settings)
     files = [Path(db.place)] if db.is_sqlite else []
     db.dispose()
-    if settings.broker.is_embedded:
-        files.append(Path(make_transport(settings).place))
+    transport = make_transport(settings)
+    if transport.capabilities.in_file:
+        files.append(Path(transport.place))
     # Both may be in one folder.
     loose = dict.fromkeys(each for file in files for each in find_open_to_others(file))
     if loose:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from retrier.app.parts import make_mapping
+from retrier.app.parts import make_mapping, make_transport
 from retrier.clock import SystemClock
 from retrier.domain import dialects
 from retrier.domain.dialects.dialect import NOT_KNOWN, Original
@@ -24,7 +24,6 @@ from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.settings import check_dialects, read_text
 from retrier.settings.model import ErrorQueue, Settings
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
-from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 
 _SECTION = "dialects"
 _ROOT = "ingestion"
@@ -82,8 +81,8 @@ def _read_section(section: object) -> object:
 
 
 def _codec(settings: Settings, message: TriedMessage) -> PropertyCodec:
-    embedded = message.is_written or settings.broker.is_embedded
-    return EnvelopePropertyCodec() if embedded else AmqpPropertyCodec()
+    """A message that is written for the trial is one of Kombu's."""
+    return EnvelopePropertyCodec() if message.is_written else make_transport(settings).codec
 
 
 def _describe(found: Received, codec: PropertyCodec, mapping: QueueMapping) -> Told:

@@ -112,8 +112,17 @@ def make_transport(settings: Settings) -> Transport:
         connection_name=settings.instance,
         dice=SystemRandom(),
         tls=Tls(**settings.broker.tls.model_dump()),
+        kombu=settings.broker.transport_options,
     )
     return transports.make_transport(options)
+
+
+def declares_missing(settings: Settings, transport: Transport) -> bool:
+    """Return whether a missing error queue is declared.
+
+    Always where nobody else declares queues before the first failure.
+    """
+    return settings.ingestion.declare_missing or transport.capabilities.nobody_declares
 
 
 def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
@@ -274,7 +283,7 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
         # The clock of the database: stored times are compared, and the clocks of hosts differ.
         clock=DatabaseClock(parts.db, parts.clock),
         emit=parts.emit,
-        declare_missing=parts.settings.declares_missing,
+        declare_missing=declares_missing(parts.settings, parts.transport),
         prefetch=parts.settings.ingestion.prefetch,
         pause=_SQLITE_PAUSE if parts.db.is_sqlite else 0.0,
     )

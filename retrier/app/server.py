@@ -343,7 +343,7 @@ def _api_parts(parts: Parts, health: Health, feed: LiveFeed) -> ApiParts:
         field_names=names_of(parts.settings.search.declared),
         full_text=parts.settings.search.text.enabled,
         gate=make_gate(parts),
-        configured=_configured(parts.settings),
+        configured=_configured(parts),
         callers=make_callers(parts.settings.api),
         emit=parts.emit,
     )
@@ -364,11 +364,12 @@ def make_gate(parts: Parts) -> Gate:
     )
 
 
-def _configured(settings: Settings) -> Configured:
+def _configured(parts: Parts) -> Configured:
+    settings = parts.settings
     ingestion, retention = settings.ingestion, settings.retention
     return Configured(
         instance=settings.instance,
-        broker="Embedded" if settings.broker.is_embedded else "RabbitMQ",
+        broker=parts.transport.capabilities.broker,
         error_queues=tuple(each.queue for each in ingestion.error_queues),
         log_queue=ingestion.forward_to,
         log_level=settings.log.level,

@@ -17,6 +17,7 @@ from retrier.app.log import LineWriter, Log, adopt_standard_logging
 from retrier.app.metrics import Metrics
 from retrier.app.parts import (
     Parts,
+    declares_missing,
     make_archiving,
     make_audit,
     make_feed,
@@ -58,6 +59,8 @@ from retrier.events.service import (
     HealthListening,
     KnobUsed,
     PlacesKnown,
+    PromisesKept,
+    PromisesNotKept,
     ServiceStarted,
     ServiceStarting,
     ServiceStopped,
@@ -71,6 +74,7 @@ from retrier.settings import Role, Settings, find_used_knobs, is_database_named
 from retrier.store.outgoing import is_any_outgoing
 from retrier.store.upgrade import find_revision, upgrade_schema
 from retrier.store.upkeep import get_installation_id, probe_read
+from retrier.transport.capabilities import list_kept, list_not_kept
 from retrier.web.parts import Addition, QueueState
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -144,7 +148,7 @@ class Startup:
 
     def _prepare_queues(self) -> None:
         """Declare missing error queues if the settings say so; else ingestion waits for them."""
-        wanted = self.parts.settings.declares_missing
+        wanted = declares_missing(self.parts.settings, self.parts.transport)
         queues = self.parts.transport.queues()
         try:
             for queue in self.parts.error_queues:
@@ -346,9 +350,15 @@ class Service:
         return any(each is not main and each.is_alive() for each in threading.enumerate())
 
     def _log_addresses(self) -> None:
-        """Report where the data is, as whole paths: the defaults are relative."""
+        """Report where the data is, as whole paths, as defaults are relative; and what is promised."""
         broker, db = self._parts.transport.place, self._parts.db
         self._parts.emit(PlacesKnown(broker=broker, database=db.place))
+        told = self._parts.transport.capabilities
+        kept, not_kept = "; ".join(list_kept(told)), "; ".join(list_not_kept(told))
+        if kept:
+            self._parts.emit(PromisesKept(broker=told.broker, promises=kept))
+        if not_kept:
+            self._parts.emit(PromisesNotKept(broker=told.broker, promises=not_kept))
 
     def _start_parts(self, startup: Startup) -> None:
         self._board.watch("database", self._look_at_database)

@@ -122,6 +122,24 @@ class PlacesKnown(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PromisesKept(Event):
+    """Which promises hold with this broker, in words."""
+
+    name = "service.promises"
+    broker: str
+    promises: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromisesNotKept(Event):
+    """Which promises do not hold with this broker, in words."""
+
+    name = "service.promises_not_kept"
+    broker: str
+    promises: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStarted(Event):
     """All parts are started."""
 

@@ -1,4 +1,4 @@
-"""What Retrier needs of a broker: implemented by RabbitMQ, the embedded broker, and test doubles.
+"""What Retrier needs of a broker: implemented by each transport, and by test doubles.
 
 One thread per object: publisher, consumer and queues each own their connection. An error that
 breaks a connection raises BrokerUnavailable with host and reason; the object is closed then. Its
@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 
 from retrier.domain.wire import Delivery, Outcome, Outgoing, PropertyCodec
 from retrier.overlap import WhileInFlight, nothing_else
+from retrier.transport.capabilities import Capabilities
 
 
 def nothing() -> None:
@@ -18,17 +19,6 @@ def nothing() -> None:
 
 
 QueueKind = Literal["quorum", "classic"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What a transport can do; read by the code and shown in the docs."""
-
-    ordered: bool
-    confirms: bool
-    returns: bool
-    existence: bool
-    single_consumer: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +206,14 @@ class Queues(Protocol):
         """Drop every ready message; return how many."""
         ...
 
+    def find_risks(self) -> tuple[str, ...]:
+        """Return why the server itself may lose what it holds, or that it did; a sentence each.
+
+        Empty where a broker keeps what it has confirmed. What was lost is said as long as the
+        process runs that has noticed it.
+        """
+        ...
+
     def delete(self, queue: str) -> None:
         """Delete the queue with all it holds; a missing one is fine."""
         ...
@@ -235,6 +233,8 @@ class TrialReport:
 
     problems: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    risks: tuple[str, ...] = ()
+    """Why the server itself may lose what it holds; a sentence each."""
 
 
 class Transport(Protocol):

@@ -59,6 +59,7 @@ class Script:
         self.consumers: dict[str, int] = {}
         self.dead_letters: dict[str, bool | None] = {}
         self.not_ingestible: dict[str, str] = {}
+        self.risks: tuple[str, ...] = ()
         self.connections: list[Breakable] = []
         self._cues: list[Cue] = []
         self._faults: dict[str, list[BaseException]] = {}

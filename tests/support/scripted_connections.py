@@ -244,6 +244,10 @@ class ScriptedQueues(ScriptedConnection):
         """Say that no queue is of another kind (seam)."""
         return self.call("why_not_ingestible", lambda: self.script.not_ingestible.get(queue))
 
+    def find_risks(self) -> tuple[str, ...]:
+        """Say what the script says (seam)."""
+        return self.script.risks
+
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many (seam)."""
         return self.call("purge", lambda: self._purge(queue))

@@ -22,8 +22,9 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from retrier.domain.wire import Outgoing, PropertyCodec
+from retrier.transport.capabilities import Capabilities
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
-from retrier.transport.seam import Capabilities, TrialReport
+from retrier.transport.seam import TrialReport
 from tests.support.script import Breakable, Script
 from tests.support.scripted_connections import (
     ScriptedConsumer,
@@ -40,7 +41,14 @@ class ScriptedTransport(Script):
     def __init__(self, *, codec: PropertyCodec | None = None, user: str | None = "guest") -> None:
         super().__init__()
         self.capabilities = Capabilities(
-            ordered=True, confirms=True, returns=True, existence=True, single_consumer=True
+            broker="Embedded",  # what the settings of these tests say
+            ordered=True,
+            confirms=True,
+            returns=True,
+            existence=True,
+            single_consumer=True,
+            redelivers=True,
+            exact=True,
         )
         self.codec: PropertyCodec = codec or AmqpPropertyCodec()
         self.user = user

@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -12,6 +12,8 @@ import pika
 import pika.exceptions
 import psycopg
 import pytest
+import redis
+import redis.exceptions
 
 REQUIRE_SERVICES = "RETRIER_REQUIRE_SERVICES"
 
@@ -89,6 +91,15 @@ def _postgres_answers(url: str) -> bool:
     return True
 
 
+def _redis_answers(url: str) -> bool:
+    try:
+        with closing(redis.Redis.from_url(url, socket_connect_timeout=3)) as client:
+            client.ping()
+    except (redis.exceptions.RedisError, OSError):
+        return False
+    return True
+
+
 def _docker_answers() -> bool:
     if "DOCKER_HOST" not in os.environ and not Path("/var/run/docker.sock").exists():
         return False
@@ -120,6 +131,21 @@ def _contained_postgres() -> Iterator[str]:
         yield server.get_connection_url()
 
 
+@contextmanager
+def _contained_redis() -> Iterator[str]:
+    from testcontainers.redis import RedisContainer  # noqa: PLC0415 - only with Docker
+
+    with RedisContainer("redis:7") as server:
+        yield f"redis://{server.get_container_host_ip()}:{server.get_exposed_port(6379)}/0"
+
+
+REDIS = Service(
+    name="Redis",
+    variable="RETRIER_TEST_REDIS_URL",
+    local_url="redis://127.0.0.1:6379/0",
+    answers=_redis_answers,
+    contained=_contained_redis,
+)
 RABBITMQ = Service(
     name="RabbitMQ",
     variable="RETRIER_TEST_AMQP_URL",

@@ -105,6 +105,8 @@ class EnvelopePropertyCodec:
 
 
 def _load(raw: bytes) -> Envelope:
+    if not raw:
+        raise UnreadableProperties("there is no envelope: Kombu did not write this message")
     try:
         envelope = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:

@@ -23,6 +23,7 @@ from retrier.domain.wire import (
 from retrier.errors import BrokerUnavailable, ConfigurationError, StagingQueueUnusable
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processes import describe_process
+from retrier.transport.capabilities import MARKER, Capabilities
 from retrier.transport.embedded.broker_file import (
     BUSY_TIMEOUT,
     SCHEMA,
@@ -37,7 +38,7 @@ from retrier.transport.embedded.broker_file import (
 )
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.queues_db import QueuesDb
-from retrier.transport.seam import Capabilities, QueueLook, TrialReport, Unsettled
+from retrier.transport.seam import QueueLook, TrialReport, Unsettled
 from retrier.transport.transports import TransportOptions
 
 LEASE = 30.0
@@ -408,6 +409,10 @@ class EmbeddedQueues:
             raise BrokerUnavailable(f"the embedded broker {self._db.place}: no queue {queue!r}")
         return purged
 
+    def find_risks(self) -> tuple[str, ...]:
+        """Return nothing: a commit is on disk."""
+        return ()
+
     def delete(self, queue: str) -> None:
         """Delete the queue with all it holds; a missing one is fine."""
         self._db.delete(queue)
@@ -458,12 +463,41 @@ def find_file(host: str | None, path: str | None) -> Path:
     return Path(path).absolute()
 
 
+CAPABILITIES = Capabilities(
+    broker="Embedded",
+    confirms=True,
+    returns=True,
+    existence=True,
+    ordered=True,
+    single_consumer=True,
+    redelivers=True,
+    exact=True,
+    visibility=LEASE,
+    in_file=True,
+    nobody_declares=True,
+    told={
+        "confirms": "a commit that is synced to disk",
+        "returns": "is not stored, and that is told",
+        "existence": "a row of the file",
+        "ordered": "yes",
+        "single_consumer": "a column of the queue",
+        "counting": MARKER,
+        "exact": "all",
+        "attributes": "any number",
+        "size": "128 MiB",
+        "visibility": f"stays its own while its process lives; of one that cannot be seen, {LEASE:g} s",
+        "redelivers": "comes back at once, in its place",
+        "durable": "kept: there is no server",
+        "dedup": "arrives twice",
+        "delay": "-",
+    },
+)
+
+
 class EmbeddedTransport:
     """Makes publishers, consumers and looks at queues, each with its own connection to the file."""
 
-    capabilities = Capabilities(
-        ordered=True, confirms=True, returns=True, existence=True, single_consumer=True
-    )
+    capabilities = CAPABILITIES
     codec: PropertyCodec = EnvelopePropertyCodec()
     user: str | None = None
 

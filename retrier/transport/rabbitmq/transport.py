@@ -7,6 +7,7 @@ from uuid import uuid4
 
 from retrier.domain.wire import Confirmed, Outcome, Outgoing, PropertyCodec, Returned
 from retrier.errors import AccessRefused, BrokerUnavailable
+from retrier.transport.capabilities import MARKER, Capabilities
 from retrier.transport.rabbitmq.address import Address, parse_address
 from retrier.transport.rabbitmq.connection import UNREACHABLE, BrokerConnection
 from retrier.transport.rabbitmq.consumer import RabbitMQConsumer
@@ -14,7 +15,7 @@ from retrier.transport.rabbitmq.library import CONNECT_TIMEOUT
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from retrier.transport.rabbitmq.publisher import RabbitMQPublisher
 from retrier.transport.rabbitmq.queues import RabbitMQQueues, is_quorum
-from retrier.transport.seam import Capabilities, QueueKind, TrialReport
+from retrier.transport.seam import QueueKind, TrialReport
 from retrier.transport.transports import Tls, TransportOptions
 
 Dial = Callable[[], BrokerConnection]
@@ -190,6 +191,34 @@ def _word(failures: Iterable[BrokerUnavailable]) -> str:
     return UNREACHABLE + "; ".join(each.removeprefix(UNREACHABLE) for each in words)
 
 
+CAPABILITIES = Capabilities(
+    broker="RabbitMQ",
+    confirms=True,
+    returns=True,
+    existence=True,
+    ordered=True,
+    single_consumer=True,
+    redelivers=True,
+    exact=True,
+    told={
+        "confirms": "a publisher confirm",
+        "returns": "comes back (`mandatory`)",
+        "existence": "a passive declaration",
+        "ordered": "yes",
+        "single_consumer": "`x-single-active-consumer`",
+        "counting": MARKER,
+        "exact": "all, also the types of headers",
+        "attributes": "any number",
+        "size": "that of the broker; headers in one frame",
+        "visibility": "stays its own while it is connected",
+        "redelivers": "comes back at once, in its place",
+        "durable": "kept: durable queues, persistent messages",
+        "dedup": "arrives twice",
+        "delay": "-",
+    },
+)
+
+
 class RabbitMQTransport:
     """Makes publishers, consumers and looks at queues, each with its own connection.
 
@@ -197,9 +226,7 @@ class RabbitMQTransport:
     Acknowledgements on the same connection would not be read either.
     """
 
-    capabilities = Capabilities(
-        ordered=True, confirms=True, returns=True, existence=True, single_consumer=True
-    )
+    capabilities = CAPABILITIES
     codec: PropertyCodec = AmqpPropertyCodec()
 
     def __init__(
