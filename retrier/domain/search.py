@@ -8,7 +8,7 @@ from enum import StrEnum
 from retrier.domain.fields import PREFIX, FieldCondition, NoCondition, read_conditions
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
-from retrier.domain.words import read_wanted
+from retrier.domain.words import as_beginnings, read_wanted
 
 
 class By(StrEnum):
@@ -17,6 +17,7 @@ class By(StrEnum):
     FIELD = "field"
     WORDS = "words"
     TEXT = "text"
+    BEGINNINGS = "beginnings"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,8 @@ def find_ways(text: str, names: Sequence[str], *, full_text: bool) -> Iterator[W
     """Yield the ways in which a text may find messages; `names` are those of declared fields.
 
     `order=4711` is a condition on that field, if there is one, and the rest has to be found beside
-    it. Without such a condition the text may be the value of any field.
+    it. Without such a condition the text may be the value of any field. The last way is for where
+    the others find nothing: the words may be beginnings of longer ones.
     """
     wanted = clean(text.strip()).strip()
     if not wanted:
@@ -60,6 +62,8 @@ def find_ways(text: str, names: Sequence[str], *, full_text: bool) -> Iterator[W
     if full_text and read_wanted(rest):
         yield Way(by=By.WORDS, selection=Selection(words=rest, fields=fields))
     yield Way(by=By.TEXT, selection=Selection(text=rest, fields=fields))
+    if full_text and read_wanted(begun := as_beginnings(rest)) != read_wanted(rest):
+        yield Way(by=By.BEGINNINGS, selection=Selection(words=begun, fields=fields))
 
 
 def _split(text: str, names: Sequence[str]) -> tuple[tuple[FieldCondition, ...], str]:

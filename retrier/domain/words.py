@@ -30,6 +30,9 @@ MOST_ALIKE = 255
 MOST_BYTES = 400_000
 """Bytes of UTF-8 of all words of a message: PostgreSQL refuses those with a megabyte."""
 
+SHORTEST = 3
+"""Characters of a word that may be meant as the beginning of another, unasked."""
+
 GAP = "_"
 """Stands where a word was left out, and between two texts: no phrase reaches over it."""
 
@@ -73,6 +76,20 @@ def _phrases(text: str) -> Iterator[Phrase]:
         if found := words_in(written):
             # A star inside of the marks is meant like one behind them.
             yield Phrase(tuple(found), goes_on=end == '"*' or written.rstrip().endswith("*"))
+
+
+def as_beginnings(text: str) -> str:
+    """Return the same wanted as beginnings: `timeout*` finds `TimeoutException`, which is one word.
+
+    What is shorter than SHORTEST stays whole: too much begins with it.
+    """
+    return " ".join(map(_as_beginning, read_wanted(text)))
+
+
+def _as_beginning(phrase: Phrase) -> str:
+    end = "*" if phrase.goes_on or len(phrase.words[-1]) >= SHORTEST else ""
+    written = " ".join(phrase.words)
+    return f'"{written}"{end}' if len(phrase.words) > 1 else f"{written}{end}"
 
 
 def words_of(texts: Iterable[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Column, func, or_, select
 
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.search import Way
+from retrier.domain.search import By, Way
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean, ids_beginning
 from retrier.store.engine.database import Database, reading
@@ -124,18 +124,19 @@ class Found:
 
 
 def search(db: Database, text: str, ways: Iterable[Way], most: int = MOST_COUNTED) -> Found:
-    """Look a text up in each of these ways, and count no more. Raises DatabaseUnavailable."""
+    """Look a text up in each of these ways, and count no more; beginnings only if nothing is found.
+
+    Raises DatabaseUnavailable.
+    """
     wanted = clean(text.strip())
     named = find_named(db, wanted) if wanted else ()
-    counted = [(way, count_some(db, way.selection, most)) for way in ways]
-    return Found(
-        named=named,
-        ways=[
-            CountedWay(way=way, count=min(count, most), more=count > most)
-            for way, count in counted
-            if count
-        ],
-    )
+    counted: list[CountedWay] = []
+    for way in ways:
+        if way.by is By.BEGINNINGS and (named or counted):
+            continue
+        if count := count_some(db, way.selection, most):
+            counted.append(CountedWay(way=way, count=min(count, most), more=count > most))
+    return Found(named=named, ways=counted)
 
 
 @reading

@@ -76,6 +76,7 @@ def _suggested(found: Snapshot, names: Sequence[str]) -> Iterator[str]:
 _NAMES: Mapping[By, str] = {
     By.FIELD: "with this value of a field",
     By.WORDS: "with these words in headers, stack trace or body",
+    By.BEGINNINGS: "with words that begin so in headers, stack trace or body",
     By.TEXT: "with this in queue, endpoint, type, exception or reason",
 }
 

@@ -8,7 +8,7 @@ from sqlalchemy import insert, select, update
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Failure
-from retrier.domain.search import find_ways
+from retrier.domain.search import By, find_ways
 from retrier.domain.selection import Selection
 from retrier.errors import TooManyFound
 from retrier.store import selections, words
@@ -360,6 +360,23 @@ class TestAnActByWords:
 
     def test_may_be_of_none(self, database: Database) -> None:
         assert frozen(database, most=2) == Selection(ids=())
+
+
+class TestBeginnings:
+    def test_are_looked_for_where_nothing_else_is_found(self, database: Database) -> None:
+        keep(database, "TimeoutException")
+
+        found = search(database, "timeout", find_ways("timeout", (), full_text=True)).ways
+
+        assert [(each.way.by, each.count) for each in found] == [(By.BEGINNINGS, 1)]
+
+    def test_are_not_looked_for_beside_whole_words(self, database: Database) -> None:
+        keep(database, "TimeoutException")
+        keep(database, "timeout")
+
+        found = search(database, "timeout", find_ways("timeout", (), full_text=True)).ways
+
+        assert [(each.way.by, each.count) for each in found] == [(By.WORDS, 1)]
 
 
 class TestACount:
