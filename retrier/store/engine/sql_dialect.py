@@ -25,7 +25,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import ColumnElement
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
-from sqlalchemy.types import Integer, Text, TypeDecorator, UserDefinedType
+from sqlalchemy.types import Integer, NullType, Text, TypeDecorator, UserDefinedType
 
 from retrier.domain.words import Phrase
 from retrier.overlap import WhileInFlight
@@ -65,10 +65,11 @@ class holds_bytes(GenericFunction[bool]):  # noqa: N801 - used as a function
     name = "retrier_holds_bytes"
 
 
-class has_words(GenericFunction[bool]):  # noqa: N801 - used as a function
+class has_words(GenericFunction[Any]):  # noqa: N801 - used as a function
     """Whether a message has all these phrases: its number, its words, and a WantedWords."""
 
-    type = Boolean()
+    # Of a Boolean SQLAlchemy compares with 1 on SQLite, which then reads all messages.
+    type = NullType()
     inherit_cache = True
     name = "retrier_has_words"
 
