@@ -1,0 +1,69 @@
+"""`retrier demo`, `version` and `help`: for who meets it first."""
+
+from typing import Annotated
+
+import typer
+
+from retrier import __version__
+from retrier.cli.command import command, make_app
+
+app = make_app("Show the main job, tell the version, and what commands do.")
+
+Port = Annotated[
+    int,
+    typer.Option("--port", metavar="N", min=0, max=65535, help="The API's port; 0: a free one."),
+]
+Once = Annotated[
+    bool,
+    typer.Option(
+        "--once",
+        help="Run the whole demo without waiting, on a free port, and end: exit code 0 "
+        "only if shop and service agree that no message is missing.",
+    ),
+]
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier demo
+      retrier demo --once
+    """
+)
+@command
+def demo(port: Port = 33333, *, once: Once = False) -> None:
+    """Show the main job with nothing to set up.
+
+    Broker and database are files in a temporary folder. The worker of a shop runs beside the
+    service and fails some orders, for three causes. Without --once the demo waits while you look
+    around and repair the causes.
+    """
+    from retrier.demo import run_demo  # noqa: PLC0415 - only this command needs the shop
+
+    raise typer.Exit(run_demo(port=port, once=once, tell=typer.echo))
+
+
+@app.command(epilog="Example: retrier version")
+@command
+def version() -> None:
+    """Show the version."""
+    typer.echo(f"retrier {__version__}")
+
+
+Words = Annotated[
+    list[str] | None, typer.Argument(metavar="COMMAND", help="Which one, such as errors list.")
+]
+
+
+@app.command("help", epilog="Example: retrier help errors list")
+@command
+def show_help(ctx: typer.Context, words: Words = None) -> None:
+    """Show the help of a command."""
+    found = ctx.find_root()
+    for word in words or ():
+        inner = getattr(found.command, "commands", {}).get(word)
+        if inner is None:
+            raise typer.BadParameter(f"there is no command {' '.join(words or ())}.")
+        found = typer.Context(inner, info_name=word, parent=found)
+    typer.echo(found.get_help())
