@@ -1,11 +1,14 @@
 """`retrier demo`, `version` and `help`: for who meets it first."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from retrier import __version__
 from retrier.cli.command import command, make_app
+from retrier.cli.man import write_pages
+from retrier.cli.printer import counted
 
 app = make_app("Show the main job, tell the version, and what commands do.")
 
@@ -56,9 +59,25 @@ Words = Annotated[
 ]
 
 
-@app.command("help", epilog="Example: retrier help errors list")
+ManPages = Annotated[
+    Path | None,
+    typer.Option(
+        "--man-pages", metavar="FOLDER", help="Write a manual page of each command there instead."
+    ),
+]
+
+
+@app.command(
+    "help",
+    epilog="""
+    \b
+    Examples:
+      retrier help errors list
+      retrier help --man-pages /usr/local/share/man/man1
+    """,
+)
 @command
-def show_help(ctx: typer.Context, words: Words = None) -> None:
+def show_help(ctx: typer.Context, words: Words = None, man_pages: ManPages = None) -> None:
     """Show the help of a command."""
     found = ctx.find_root()
     for word in words or ():
@@ -66,4 +85,8 @@ def show_help(ctx: typer.Context, words: Words = None) -> None:
         if inner is None:
             raise typer.BadParameter(f"there is no command {' '.join(words or ())}.")
         found = typer.Context(inner, info_name=word, parent=found)
-    typer.echo(found.get_help())
+    if man_pages is None:
+        typer.echo(found.get_help())
+    else:
+        written = write_pages(found, man_pages)
+        typer.echo(f"{counted(written, 'manual page')} in {man_pages}", err=True)

@@ -137,3 +137,14 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     done = subprocess.run([systemd, "verify", unit], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_systemd_calls_the_unit_hardly_exposed() -> None:
+    systemd = shutil.which("systemd-analyze")
+    if systemd is None:
+        pytest.skip("systemd-analyze is not installed")
+    command = [systemd, "security", "--offline=yes", "--threshold=20", DEPLOY / "retrier.service"]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
