@@ -1,7 +1,7 @@
 """`retrier demo`, `version` and `help`: for who meets it first."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -79,7 +79,7 @@ ManPages = Annotated[
 @command
 def show_help(ctx: typer.Context, words: Words = None, man_pages: ManPages = None) -> None:
     """Show the help of a command."""
-    found = ctx.find_root()
+    found: Any = ctx.find_root()
     for word in words or ():
         inner = getattr(found.command, "commands", {}).get(word)
         if inner is None:

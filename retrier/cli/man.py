@@ -14,7 +14,7 @@ _AS_IT_STANDS = "\b"
 """Begins a paragraph whose lines stay apart, as in the help."""
 
 
-def write_pages(ctx: typer.Context, folder: Path) -> int:
+def write_pages(ctx: Any, folder: Path) -> int:
     """Write a page for each command into a folder; return how many. Raises ConfigurationError."""
     pages = dict(make_pages(ctx))
     try:
@@ -27,23 +27,24 @@ def write_pages(ctx: typer.Context, folder: Path) -> int:
     return len(pages)
 
 
-def make_pages(ctx: typer.Context) -> Iterator[tuple[str, str]]:
+def make_pages(ctx: Any) -> Iterator[tuple[str, str]]:
     """Make the page of a command and of all below it, each with its name, such as `retrier-groups`."""
     yield _name(ctx), "\n".join(_lines(ctx)) + "\n"
     for name, command in _commands(ctx).items():
         yield from make_pages(typer.Context(command, info_name=name, parent=ctx))
 
 
-def _name(ctx: typer.Context) -> str:
-    return ctx.command_path.replace(" ", "-")
+def _name(ctx: Any) -> str:
+    path: str = ctx.command_path
+    return path.replace(" ", "-")
 
 
-def _commands(ctx: typer.Context) -> Mapping[str, Any]:
+def _commands(ctx: Any) -> Mapping[str, Any]:
     commands: Mapping[str, Any] = getattr(ctx.command, "commands", {})
     return commands
 
 
-def _lines(ctx: typer.Context) -> Iterator[str]:
+def _lines(ctx: Any) -> Iterator[str]:
     command: Any = ctx.command
     title = _name(ctx)
     yield f'.TH "{_plain(title.upper())}" "1" "" "retrier {__version__}" "Retrier"'

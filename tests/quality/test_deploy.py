@@ -29,7 +29,7 @@ from tests.support.setting_keys import SETTING_KEYS, variable_of
 
 VARIABLES = {variable_of(key) for key in SETTING_KEYS}
 NO_SETTINGS = {"RETRIER_PORT", "RETRIER_DEPLOY_PASSWORD"}
-IMAGE = re.compile(r"^(?:FROM|\s+image:) (\S+)", re.MULTILINE)
+IMAGE = re.compile(r"^(?:FROM |ARG BASE=|\s+image: )([^$\s]\S*)", re.MULTILINE)
 PLAIN_IMAGE = re.compile(r"[a-z]+(:[\w.-]+)?")
 FILES = sorted(DEPLOY.iterdir())
 LONGEST_STOP = 12

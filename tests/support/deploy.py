@@ -39,6 +39,8 @@ def walk_commands() -> Iterator[tuple[str, list[str]]]:
 
 def walk_probes() -> Iterator[tuple[str, list[str]]]:
     """Walk the commands that ask a running service for its health."""
+    (asked,) = re.findall(r"^HEALTHCHECK .* CMD (.+)$", CONTAINERFILE, re.MULTILINE)
+    yield "Containerfile, liveness", yaml.safe_load(asked)
     yield "compose.yaml", REPLICAS["healthcheck"]["test"][1:]
     yield "kubernetes.yaml, liveness", CONTAINER["livenessProbe"]["exec"]["command"]
     yield "kubernetes.yaml, readiness", CONTAINER["readinessProbe"]["exec"]["command"]
