@@ -1,6 +1,7 @@
 """Builds the packages into `dist/`, and checks them: `python -m tests.packaging [--install]`.
 
-What it needs is the extra `packaging`. With `--install` the wheel is put into a new environment in
+What it needs is the extra `packaging`. The Kubernetes files of `docs/deploy` are held against the
+schemas of Kubernetes, where an unknown field is a mistake. With `--install` the wheel is put into a new environment in
 an empty folder and used there: the demo, the service with its page, a worker, the part for Celery;
 and `dist/retrier.cdx.json` says, as CycloneDX, what was installed with it. That asks the package
 index for the dependencies.
@@ -18,6 +19,9 @@ from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.request import urlopen
+
+import kubernetes_validate
+import yaml
 
 from tests.support.project import ROOT
 
@@ -40,6 +44,7 @@ def main() -> int:
         try:
             wheel, sdist = build_twice(Path(folder))
             check(wheel, sdist)
+            check_manifests()
             if options.install:
                 use(wheel, Path(folder) / "empty")
         except subprocess.CalledProcessError as error:
@@ -94,6 +99,23 @@ def check(wheel: Path, sdist: Path) -> None:
     run([SCRIPTS / "twine", "check", "--strict", wheel, sdist])
     run([SCRIPTS / "check-wheel-contents", wheel])
     run([SCRIPTS / "pyroma", "--file", "--min", "10", "--skip-tests", ADDRESSES, sdist])
+
+
+def check_manifests() -> None:
+    """Hold the Kubernetes files against the newest schemas. Raises ValueError.
+
+    A ServiceMonitor is no part of Kubernetes, so there is no schema of it.
+    """
+    version = kubernetes_validate.latest_version()
+    for file in sorted((ROOT / "docs" / "deploy").glob("kubernetes*.yaml")):
+        for document in yaml.safe_load_all(file.read_text()):
+            if document["kind"] == "ServiceMonitor":
+                continue
+            try:
+                kubernetes_validate.validate(document, version, strict=True)
+            except kubernetes_validate.ValidationError as error:
+                raise ValueError(f"{file.name}, {document['kind']}: {error.message}") from error
+        tell(f"{file.name}: as Kubernetes {version} has it")
 
 
 def use(wheel: Path, folder: Path) -> None:
