@@ -142,3 +142,16 @@ def test_a_service_that_does_not_answer_offers_nothing(cli: CommandLine) -> None
     result = cli.run(**completing("bash", "retrier retry --queue o"))
 
     assert (result.exit_code, result.stdout.strip(), result.stderr) == (0, "", "")
+
+
+def test_a_person_who_completes_a_line_waits_no_longer_than_for_a_blink(cli: CommandLine) -> None:
+    given: list[float] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        given.extend(request.extensions["timeout"].values())
+        raise httpx.ReadTimeout("it thinks", request=request)
+
+    cli.answer = answer
+    result = cli.run(**completing("bash", "retrier retry --queue o"))
+
+    assert (set(given), result.stdout.strip(), result.stderr) == ({0.3}, "", "")
