@@ -3,11 +3,14 @@
 import re
 import tomllib
 
+import yaml
+
 from retrier import __version__
 from tests.support.project import ROOT, list_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DOCS = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
+WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text()
 FOR_US = {"test", "mutation", "packaging"}
 """Extras for who works on Retrier: the README and the page for contributors name them."""
 
@@ -47,3 +50,24 @@ def test_an_extra_for_users_is_in_the_docs() -> None:
 
 def test_the_packages_name_no_address() -> None:
     assert "urls" not in PROJECT
+
+
+def test_a_release_is_checked_before_it_is_published() -> None:
+    jobs = yaml.safe_load(WORKFLOW)["jobs"]
+    checks = [each["run"] for each in jobs["check"]["steps"]]
+
+    assert ".venv/bin/python -m tests.packaging --install" in checks
+    assert jobs["publish"]["needs"] == "check"
+
+
+def test_a_release_names_no_address_and_runs_nothing_of_others() -> None:
+    assert "://" not in WORKFLOW
+    assert "uses:" not in WORKFLOW
+
+
+def test_only_the_job_that_publishes_may_say_who_it_is() -> None:
+    workflow = yaml.safe_load(WORKFLOW)
+
+    assert workflow["permissions"] == {}
+    allowed = {name: list(job["permissions"]) for name, job in workflow["jobs"].items()}
+    assert allowed == {"check": ["contents"], "publish": ["contents", "id-token"]}
