@@ -1,207 +1,200 @@
-"""The whole command line: its commands, the demo, and the options that need no command."""
+"""The whole command line: its commands, and the options that need no command.
+
+A command is loaded when it is asked for: help, completion and each command start at once.
+"""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from io import TextIOWrapper
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 
 from retrier import __version__
-from retrier.cli import (
-    archives,
-    audit,
-    breakers,
-    database,
-    dialects,
-    edits,
-    events,
-    groups,
-    imports,
-    login,
-    operations,
-    pending,
-    policies,
-    processor,
-    recovery,
-    redirects,
-    retry,
-    search,
-    service,
-    streams,
-    tokens,
-    views,
-)
-from retrier.cli.command import command, make_app
-
-demo_app = make_app("Show the main job.")
-
-Port = Annotated[
-    int,
-    typer.Option("--port", metavar="N", min=0, max=65535, help="The API's port; 0: a free one."),
-]
-Once = Annotated[
-    bool,
-    typer.Option(
-        "--once",
-        help="Run the whole demo without waiting, on a free port, and end: exit code 0 "
-        "only if shop and service agree that no message is missing.",
-    ),
-]
 
 
-@demo_app.command(
-    epilog="""
-    \b
-    Examples:
-      retrier demo
-      retrier demo --once
-    """
-)
-@command
-def demo(port: Port = 33333, *, once: Once = False) -> None:
-    """Show the main job with nothing to set up.
+class Listed(NamedTuple):
+    """A command, or a group of commands, as help lists it without loading it."""
 
-    Broker and database are files in a temporary folder. The worker of a shop runs beside the
-    service and fails some orders, for three causes. Without --once the demo waits while you look
-    around and repair the causes.
-    """
-    from retrier.demo import run_demo  # noqa: PLC0415 - only this command needs the shop
-
-    raise typer.Exit(run_demo(port=port, once=once, tell=typer.echo))
+    name: str
+    module: str
+    summary: str
+    app: str = "app"
+    more: str = ""
+    """Another module that adds commands to the group."""
 
 
-about_app = make_app("Tell the version, and what commands do.")
-
-
-@about_app.command(epilog="Example: retrier version")
-@command
-def version() -> None:
-    """Show the version."""
-    _show_version(wanted=True)
-
-
-Words = Annotated[
-    list[str] | None, typer.Argument(metavar="COMMAND", help="Which one, such as errors list.")
-]
-
-
-@about_app.command("help", epilog="Example: retrier help errors list")
-@command
-def show_help(ctx: typer.Context, words: Words = None) -> None:
-    """Show the help of a command."""
-    found = ctx.find_root()
-    for word in words or ():
-        inner = getattr(found.command, "commands", {}).get(word)
-        if inner is None:
-            raise typer.BadParameter(f"there is no command {' '.join(words or ())}.")
-        found = typer.Context(inner, info_name=word, parent=found)
-    typer.echo(found.get_help())
-
-
-PARTS: Mapping[str, Sequence[str]] = MappingProxyType(
+PARTS: Mapping[str, Sequence[Listed]] = MappingProxyType(
     {
         "What needs a person": (
-            "groups",
-            "errors",
-            "find",
-            "retry",
-            "archive",
-            "unarchive",
-            "resolve",
-            "comment",
-            "acknowledge",
-            "pending",
-            "imports",
+            Listed("groups", "groups", "List failure groups."),
+            Listed("errors", "edits", "Look at failed messages.", more="events"),
+            Listed(
+                "find",
+                "search",
+                "Find by an id, by declared fields or by words; shows the newest messages that are found.",
+                "finding_app",
+            ),
+            Listed("retry", "retry", "Send failed messages back to where they failed."),
+            Listed("archive", "archives", "Put failed messages aside.", "acts"),
+            Listed(
+                "unarchive",
+                "archives",
+                "Take archived messages back: they are unresolved again.",
+                "acts",
+            ),
+            Listed("resolve", "archives", "Say that failed messages are dealt with.", "acts"),
+            Listed("comment", "groups", "Comment on a group, or take its comment away."),
+            Listed(
+                "acknowledge",
+                "operations",
+                "Take note of the end of a retry or archive of a group.",
+                "history_app",
+            ),
+            Listed(
+                "pending",
+                "pending",
+                "Retries whose outcome has not arrived: sent, and neither confirmed nor failed again.",
+            ),
+            Listed(
+                "imports",
+                "imports",
+                "Look at messages that could not be read, and find a way out for them.",
+            ),
         ),
         "What happened": (
-            "operations",
-            "archive-operations",
-            "batches",
-            "history",
-            "events",
-            "processor",
-            "ledger",
+            Listed(
+                "operations",
+                "operations",
+                "Look at retry operations: one for each request for retries.",
+                "steering_app",
+            ),
+            Listed(
+                "archive-operations",
+                "archives",
+                "Look at archive operations: one for each request to archive, unarchive, resolve.",
+            ),
+            Listed(
+                "batches",
+                "operations",
+                "Look at the retry batches now alive; a batch that is done is deleted.",
+                "batches_app",
+            ),
+            Listed("history", "operations", "List the retries that were over last.", "history_app"),
+            Listed("events", "events", "Show who did what to what, the newest first."),
+            Listed(
+                "processor", "processor", "Show what the processor does, and what it waits for."
+            ),
+            Listed("ledger", "processor", "Show how many messages came, and what became of them."),
         ),
         "What is set": (
-            "policies",
-            "redirects",
-            "breakers",
-            "streams",
-            "views",
-            "search",
-            "dialects",
-            "token",
+            Listed("policies", "policies", "Look at the policies that retry by themselves."),
+            Listed("redirects", "redirects", "Redirects: retries for one queue go to another."),
+            Listed(
+                "breakers",
+                "breakers",
+                "Breakers: destinations that get no retries while they fail.",
+            ),
+            Listed("streams", "streams", "Streams: messages whose order matters."),
+            Listed("views", "views", "Views: lists of the page that were saved under a name."),
+            Listed("search", "search", "What messages are found by."),
+            Listed("dialects", "dialects", "Try formats of failures."),
+            Listed("token", "tokens", "Tokens for programs: made, listed, revoked."),
         ),
         "The service": (
-            *("run", "demo", "check", "verify", "audit", "db", "recover"),
-            *("login", "logout", "version", "help"),
+            Listed("run", "service", "Run the service until it is told to stop."),
+            Listed("demo", "about", "Show the main job with nothing to set up."),
+            Listed("check", "service", "Check settings, database and broker."),
+            Listed("verify", "service", "Check that everything adds up."),
+            Listed("audit", "audit", "Check the record of who asked for what."),
+            Listed("db", "database", "Maintain the database."),
+            Listed("recover", "recovery", "Show what was on its way when a backup was made."),
+            Listed(
+                "login",
+                "login",
+                "Log in with the provider of a service; the token is kept for you alone.",
+            ),
+            Listed(
+                "logout", "login", "Forget the token of a service, which `retrier login` has kept."
+            ),
+            Listed("version", "about", "Show the version."),
+            Listed("help", "about", "Show the help of a command."),
         ),
     }
 )
 """All commands, in the order in which help lists them."""
 
-_WHOLE = 200
-"""A summary of fewer characters is not cut; it may fill two lines."""
+
+LISTED: Mapping[str, Listed] = MappingProxyType(
+    {each.name: each for part in PARTS.values() for each in part}
+)
+
+
+@cache
+def load(name: str) -> Any:
+    """Return the command, or the group of commands, of a name of the top level."""
+    listed = LISTED[name]
+    part = getattr(import_module(f"retrier.cli.{listed.module}"), listed.app)
+    if listed.more:
+        import_module(f"retrier.cli.{listed.more}")
+    outer = typer.Typer(rich_markup_mode=None)
+    outer.add_typer(part, name=name)
+    group: Any = typer.main.get_group(outer).commands[name]
+    # The app of a module holds the command of that name, or it is the group itself.
+    return group.commands.get(name, group)
+
+
+class _Loading(Mapping[str, Any]):
+    """The commands by name: each is loaded when it is looked up, and not before."""
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in LISTED:
+            raise KeyError(name)
+        return load(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(LISTED)
+
+    def __len__(self) -> int:
+        return len(LISTED)
 
 
 class _Commands(TyperGroup):
     """Lists the commands by what they are for."""
 
-    def list_commands(self, _ctx: Any) -> list[str]:
-        """Return their names."""
-        return [name for names in PARTS.values() for name in names]
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "commands": _Loading()})
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """Write them into the help."""
-        width = max(map(len, self.commands))
-        for title, names in PARTS.items():
+        width = max(map(len, LISTED))
+        for title, part in PARTS.items():
             with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (name.ljust(width), self.commands[name].get_short_help_str(_WHOLE))
-                        for name in names
-                    ]
-                )
+                formatter.write_dl([(each.name.ljust(width), each.summary) for each in part])
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the commands and options that begin so; no command is loaded for that."""
+        # Typer keeps this class to itself. If it moves, only completion is without it.
+        from typer._click.shell_completion import CompletionItem  # noqa: PLC0415
+
+        begun = (each for name, each in LISTED.items() if name.startswith(incomplete))
+        items = [CompletionItem(each.name, help=each.summary) for each in begun]
+        return [*items, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
 
 
-app = make_app(
-    "Takes failed messages off error queues, keeps them, and sends them back in batches.", _Commands
+app = typer.Typer(
+    cls=_Commands,
+    help="Takes failed messages off error queues, keeps them, and sends them back in batches.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
-for part in (
-    service.app,
-    demo_app,
-    groups.app,
-    retry.app,
-    archives.acts,
-    events.app,
-    operations.history_app,
-    processor.app,
-    recovery.app,
-    search.finding_app,
-    login.app,
-    about_app,
-):
-    # Added without a name, so that its commands are at the top level.
-    app.add_typer(part)
-app.add_typer(edits.app, name="errors")
-app.add_typer(imports.app, name="imports")
-app.add_typer(pending.app, name="pending")
-app.add_typer(redirects.app, name="redirects")
-app.add_typer(views.app, name="views")
-app.add_typer(search.app, name="search")
-app.add_typer(breakers.app, name="breakers")
-app.add_typer(streams.app, name="streams")
-app.add_typer(operations.steering_app, name="operations")
-app.add_typer(operations.batches_app, name="batches")
-app.add_typer(archives.app, name="archive-operations")
-app.add_typer(policies.app, name="policies")
-app.add_typer(dialects.app, name="dialects")
-app.add_typer(audit.app, name="audit")
-app.add_typer(tokens.app, name="token")
-app.add_typer(database.app, name="db")
+"""As `make_app` makes the others, which is not loaded for help alone."""
 
 
 def main() -> None:

@@ -555,7 +555,7 @@ class CalledService:
         return given if given or self.token_file else _find_login(tools, base)
 
 
-_AT_ONCE = 1.0
+_AT_ONCE = 0.3
 """Seconds that a person who has pressed the tabulator waits for the service."""
 
 _PLAIN = re.compile(r"[\w][\w.@/+-]*")

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from retrier import __version__
-from retrier.cli import with_exit_code
+from retrier.cli.command import with_exit_code
 from retrier.errors import (
     BrokerUnavailable,
     ConfigurationError,

@@ -3,9 +3,9 @@
 import httpx
 import pytest
 
-from retrier.cli.application import PARTS
+from retrier.cli.application import LISTED, PARTS
 from tests.support.command_line import CommandLine
-from tests.support.commands import COMMANDS, GROUPS, invoke
+from tests.support.commands import ALL, COMMANDS, GROUPS, invoke
 from tests.support.factories import failure
 
 SHELLS = ["bash", "zsh", "fish"]
@@ -66,11 +66,18 @@ def test_the_version_is_told_by_a_command_too() -> None:
 
 
 def test_help_lists_each_command_once_by_what_it_is_for() -> None:
-    listed = [name for names in PARTS.values() for name in names]
+    listed = [each.name for part in PARTS.values() for each in part]
 
     assert sorted(listed) == sorted({words[0] for words in COMMANDS})
     assert all(f"\n{title}:\n" in invoke(["-h"]).stdout for title in PARTS)
     assert "..." not in invoke(["-h"]).stdout.replace("[ARGS]...", "")
+
+
+def test_the_summary_that_help_shows_is_that_of_the_command() -> None:
+    """It is told without loading the command, so it stands twice."""
+    summaries = {name: ALL[(name,)].get_short_help_str(200) for name in LISTED}
+
+    assert {name: each.summary for name, each in LISTED.items()} == summaries
 
 
 @pytest.mark.parametrize(
@@ -135,3 +142,16 @@ def test_a_service_that_does_not_answer_offers_nothing(cli: CommandLine) -> None
     result = cli.run(**completing("bash", "retrier retry --queue o"))
 
     assert (result.exit_code, result.stdout.strip(), result.stderr) == (0, "", "")
+
+
+def test_a_person_who_completes_a_line_waits_no_longer_than_for_a_blink(cli: CommandLine) -> None:
+    given: list[float] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        given.extend(request.extensions["timeout"].values())
+        raise httpx.ReadTimeout("it thinks", request=request)
+
+    cli.answer = answer
+    result = cli.run(**completing("bash", "retrier retry --queue o"))
+
+    assert (set(given), result.stdout.strip(), result.stderr) == ({0.3}, "", "")

@@ -1,4 +1,4 @@
-"""A command that asks a service starts at once: it loads neither a service nor a database."""
+"""A command starts at once: it loads neither a service nor a database, and help no command."""
 
 import subprocess
 import sys
@@ -7,11 +7,25 @@ SLOW = ("alembic", "apscheduler", "fastapi", "jinja2", "kombu", "psycopg", "sqla
 
 
 def test_the_command_line_loads_nothing_that_only_a_service_needs() -> None:
-    code = f"import sys, retrier.cli.application; print(sorted({{*sys.modules}} & {{*{SLOW}}}))"
+    every = "from retrier.cli.application import LISTED, load; [load(each) for each in LISTED]"
+    code = f"import sys; {every}; print(sorted({{*sys.modules}} & {{*{SLOW}}}))"
 
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
     assert loaded.stdout == b"[]\n"
+
+
+def test_help_and_completion_load_no_command() -> None:
+    shown = "app(['--help'], standalone_mode=False)"
+    offered = "get_command(app).shell_complete(None, 're')"
+    code = (
+        "import sys; from typer.main import get_command; from retrier.cli import app; "
+        f"{shown}; {offered}; print({{'httpx', 'pydantic', 'retrier.cli.command'}} & {{*sys.modules}})"
+    )
+
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    assert loaded.stdout.endswith(b"\nset()\n")
 
 
 def test_a_service_that_asks_nobody_who_they_are_loads_nothing_that_reads_tokens() -> None:

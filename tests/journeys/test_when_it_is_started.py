@@ -1,0 +1,46 @@
+"""How soon it is there: a command for a person who types it, and the service for who restarts it.
+
+Processor time is what is measured: it hardly depends on what else the machine does.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processor_time import TRIES, time_of, time_of_children
+
+pytestmark = [pytest.mark.journey, pytest.mark.alone]
+
+RETRIER = str(Path(sys.executable).with_name("retrier"))
+
+
+def fewest_seconds(*words: str) -> float:
+    """Return the processor time of a command: of the first tries the one that took the least."""
+    command = [RETRIER, *words]
+    return min(
+        time_of_children(lambda: subprocess.run(command, check=True, capture_output=True))
+        for _ in range(TRIES)
+    )
+
+
+def seconds_until_it_is_up(folder: Path) -> float:
+    command = [RETRIER, "run", "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as service:
+        try:
+            told = iter(service.stderr or ())
+            while "service.started" not in next(told):
+                pass
+            return time_of(service.pid)
+        finally:
+            service.terminate()
+            service.communicate(timeout=30)
+
+
+def test_help_takes_a_quarter_of_a_second() -> None:
+    assert fewest_seconds("--help") <= 0.25
+
+
+def test_a_service_takes_two_seconds_to_be_up(tmp_path: Path) -> None:
+    assert min(seconds_until_it_is_up(tmp_path) for _ in range(TRIES)) <= 2

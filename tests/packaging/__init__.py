@@ -1,0 +1,1 @@
+"""Builds the packages, checks them, and tries them without the checkout."""
