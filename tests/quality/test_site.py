@@ -1,0 +1,123 @@
+"""The site of the documentation: what it is built from, and what its newest pages promise.
+
+To build it takes half a minute, so that is left to its own command (docs/contributing.md).
+"""
+
+import ast
+import re
+import shlex
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from retrier.settings import Settings
+from retrier.store.upgrade import MIGRATIONS
+from tests.support.commands import ALL, OPTIONS
+from tests.support.project import MODULES, ROOT
+
+DOCS = ROOT / "docs"
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text()
+PAGES = {
+    path.name: path.read_text()
+    for path in DOCS.glob("*.md")
+    if path.name not in {"operations.md", "cli.md"}  # their own tests are stricter
+}
+
+CODE = re.compile(r"`([^`]+)`")
+BLOCK = re.compile(r"^ *```(?:sh|console)\n(.+?)^ *```", re.MULTILINE | re.DOTALL)
+CALL = re.compile(r"(?:^|[|(]) *(?:\$ )?(?:\S*/bin/)?retrier ([a-z].*)", re.MULTILINE)
+ROW = re.compile(r"^\| (`.+?`[^|]*) \|", re.MULTILINE)
+SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
+ENTRY = re.compile(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)", re.MULTILINE)
+
+
+def test_every_page_is_an_entry_of_a_section_of_the_index() -> None:
+    """The site makes its navigation of these entries: a page without one could not be reached."""
+    entries = ENTRY.findall((DOCS / "index.md").read_text())
+    pages = {str(path.relative_to(DOCS).with_suffix("")) for path in DOCS.rglob("*.md")}
+
+    assert pages - {"index"} - {*entries} == set()
+
+
+def test_the_site_has_a_section_for_each_kind_of_reader() -> None:
+    sections = SECTION.findall((DOCS / "index.md").read_text())
+
+    readers = ["Start", "Connect", "Work", "Automate", "Run", "Reference", "Explain", "Develop"]
+    assert sections == [*readers, "Decisions"]
+
+
+def calls_of(text: str) -> list[str]:
+    """Return the commands of ours that a page quotes, without the word `retrier`."""
+    typed = [call for block in BLOCK.findall(text) for call in CALL.findall(block)]
+    spans = [
+        span.removeprefix("retrier ") for span in CODE.findall(text) if span.startswith("retrier ")
+    ]
+    return [call.partition("#")[0].partition("|")[0].strip() for call in [*typed, *spans]]
+
+
+def is_there(call: str) -> bool:
+    """Return whether these words are a command, and have options of it only."""
+    words = shlex.split(call.replace("...", "ID").rstrip(";)\\"))
+    command = max(
+        (tuple(words[:end]) for end in range(len(words) + 1) if tuple(words[:end]) in ALL), key=len
+    )
+    options = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+    return bool(command or words[0] == "COMMAND") and options <= {*OPTIONS[command], "--help"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_quoted_command_is_there(page: str) -> None:
+    assert [call for call in calls_of(PAGES[page]) if not is_there(call)] == []
+
+
+@cache
+def texts_of_the_code() -> str:
+    """Return all texts of the code, those with values in them in one piece, `\\0` for a value."""
+    return "\n".join(text for path in MODULES for text in texts_of(path))
+
+
+def texts_of(path: Path) -> list[str]:
+    """Return the texts of a module, without its docstrings."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    return [text_of(node) for node in nodes if id(node) not in docstrings]
+
+
+def text_of(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(text_of(part) or "\0" for part in parts)
+    return ""
+
+
+def test_a_message_of_troubleshooting_is_one_of_the_code() -> None:
+    quoted = [
+        span for row in ROW.findall(PAGES["troubleshooting.md"]) for span in CODE.findall(row)
+    ]
+    parts = [part.strip() for span in quoted for part in span.split("...") if part.strip()]
+
+    assert len(quoted) > 40
+    assert [part for part in parts if part not in texts_of_the_code()] == []
+
+
+def test_the_changelog_names_each_section_of_the_settings() -> None:
+    assert [name for name in Settings.model_fields if f"`{name}`" not in CHANGELOG] == []
+
+
+def test_the_changelog_names_each_extra() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+
+    assert [name for name in extras if f"`{name}`" not in CHANGELOG] == []
+
+
+def test_the_changelog_names_each_revision_of_the_database() -> None:
+    revisions = [path.name[:4] for path in (MIGRATIONS / "versions").glob("[0-9]*.py")]
+
+    assert revisions != []
+    assert [revision for revision in sorted(revisions) if f"| {revision} |" not in CHANGELOG] == []
