@@ -38,7 +38,7 @@ html_theme_options = {
 }
 html_static_path = ["site"]
 html_css_files = ["wide.css"]
-html_search_scorer = "site/scorer.js"
+html_search_scorer = str(DOCS / "site" / "scorer.js")
 
 # The names that GitHub gives to headings, so that a link works in both places.
 myst_heading_anchors = 4
@@ -208,6 +208,11 @@ def complete(_site: Sphinx, page: str, source: list[str]) -> None:
     source[0] = source[0].replace("```mermaid\n", "```text\n")
 
 
+def read_again(*_: object) -> list[str]:
+    """Name the pages that are read in each build: what is added to them is made of other files."""
+    return list(ADDITIONS)
+
+
 def write_openapi(site: Sphinx, problem: Exception | None) -> None:
     """Put the OpenAPI document beside the pages, for programs."""
     if problem is None and site.builder.format == "html":
@@ -217,5 +222,6 @@ def write_openapi(site: Sphinx, problem: Exception | None) -> None:
 def setup(site: Sphinx) -> dict[str, Any]:
     """Let Sphinx call the above."""
     site.connect("source-read", complete)
+    site.connect("env-get-outdated", read_again)
     site.connect("build-finished", write_openapi)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
