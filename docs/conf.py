@@ -2,7 +2,8 @@
 
 The pages are read in the repository as well, so nothing in them is Sphinx's own. What only the site
 needs is added here, while it is built: the navigation out of the lists of index.md, all options of
-the commands out of `--help`, and all routes with their parameters out of OpenAPI.
+the commands out of `--help`, and all routes with their parameters out of OpenAPI. Nothing of Sphinx is
+imported, so that tests which have none can call what is below.
 """
 
 import json
@@ -13,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import typer
-from sphinx.application import Sphinx
 
 from retrier import __version__
 from retrier.api.application import create_api
@@ -200,7 +200,7 @@ ADDITIONS: dict[str, Callable[[str], str]] = {
 """What the site adds to a page, by its name."""
 
 
-def complete(_site: Sphinx, page: str, source: list[str]) -> None:
+def complete(_site: Any, page: str, source: list[str]) -> None:
     """Add to a page what only the site has."""
     if page in ADDITIONS:
         source[0] = ADDITIONS[page](source[0])
@@ -213,13 +213,13 @@ def read_again(*_: object) -> list[str]:
     return list(ADDITIONS)
 
 
-def write_openapi(site: Sphinx, problem: Exception | None) -> None:
+def write_openapi(site: Any, problem: Exception | None) -> None:
     """Put the OpenAPI document beside the pages, for programs."""
     if problem is None and site.builder.format == "html":
         (Path(site.outdir) / "openapi.json").write_text(json.dumps(openapi()))
 
 
-def setup(site: Sphinx) -> dict[str, Any]:
+def setup(site: Any) -> dict[str, Any]:
     """Let Sphinx call the above."""
     site.connect("source-read", complete)
     site.connect("env-get-outdated", read_again)

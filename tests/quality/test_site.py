@@ -5,16 +5,19 @@ To build it takes half a minute, so that is left to its own command (docs/contri
 
 import ast
 import re
+import runpy
 import shlex
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from retrier.settings import Settings
 from retrier.store.upgrade import MIGRATIONS
-from tests.support.commands import ALL, OPTIONS
+from tests.support.commands import ALL, COMMANDS, OPTIONS
 from tests.support.project import MODULES, ROOT
 
 DOCS = ROOT / "docs"
@@ -30,15 +33,6 @@ BLOCK = re.compile(r"^ *```(?:sh|console)\n(.+?)^ *```", re.MULTILINE | re.DOTAL
 CALL = re.compile(r"(?:^|[|(]) *(?:\$ )?(?:\S*/bin/)?retrier ([a-z].*)", re.MULTILINE)
 ROW = re.compile(r"^\| (`.+?`[^|]*) \|", re.MULTILINE)
 SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
-ENTRY = re.compile(r"^- \[[^\]]+\]\(([\w/-]+)\.md\)", re.MULTILINE)
-
-
-def test_every_page_is_an_entry_of_a_section_of_the_index() -> None:
-    """The site makes its navigation of these entries: a page without one could not be reached."""
-    entries = ENTRY.findall((DOCS / "index.md").read_text())
-    pages = {str(path.relative_to(DOCS).with_suffix("")) for path in DOCS.rglob("*.md")}
-
-    assert pages - {"index"} - {*entries} == set()
 
 
 def test_the_site_has_a_section_for_each_kind_of_reader() -> None:
@@ -46,6 +40,49 @@ def test_the_site_has_a_section_for_each_kind_of_reader() -> None:
 
     readers = ["Start", "Connect", "Work", "Automate", "Run", "Reference", "Explain", "Develop"]
     assert sections == [*readers, "Decisions"]
+
+
+@cache
+def completed() -> Mapping[str, str]:
+    """Return what the site adds to pages, by the name of the page."""
+    site: dict[str, Any] = runpy.run_path(str(DOCS / "conf.py"))
+    return {page: add((DOCS / f"{page}.md").read_text()) for page, add in site["ADDITIONS"].items()}
+
+
+def test_the_navigation_of_the_site_leads_to_every_page() -> None:
+    trees = re.findall(r"```{toctree}\n.*?```", "".join(completed().values()), re.DOTALL)
+    entries = {line for tree in trees for line in tree.splitlines()}
+    pages = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md")}
+
+    # Records are named as the page beside them names them.
+    named = {each.name if each.name[0] == "0" else str(each) for each in pages}
+    assert named - entries == {"index"}
+
+
+def test_the_site_has_the_help_of_every_command() -> None:
+    page = completed()["cli-options"]
+
+    missing = [words for words in COMMANDS if f"\n## `retrier {' '.join(words)}`\n" not in page]
+    assert missing == []
+    assert "  -h, --help " in page
+
+
+def test_the_site_has_every_route_with_its_parameters() -> None:
+    page = completed()["http-routes"]
+
+    routes = re.findall(r"^\| ([A-Z, ]+) \| `(/[^`]*)` \|", PAGES["http-api.md"], re.MULTILINE)
+    headings = [
+        f"### {method.strip()} `{path}`"
+        for methods, path in routes
+        for method in methods.split(",")
+    ]
+    assert headings != []
+    assert [heading for heading in headings if f"\n{heading}\n" not in page] == []
+    assert "| `per_page` | query |" in page
+
+
+def test_the_site_shows_the_changelog() -> None:
+    assert "## [Unreleased]" in completed()["changelog"]
 
 
 def calls_of(text: str) -> list[str]:
