@@ -17,7 +17,7 @@ import pytest
 
 from retrier.settings import Settings
 from retrier.store.upgrade import MIGRATIONS
-from tests.support.commands import ALL, COMMANDS, OPTIONS
+from tests.support.commands import ALL, COMMANDS, GROUPS, OPTIONS
 from tests.support.project import MODULES, ROOT
 
 DOCS = ROOT / "docs"
@@ -29,6 +29,7 @@ PAGES = {
 }
 
 CODE = re.compile(r"`([^`]+)`")
+SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 BLOCK = re.compile(r"^ *```(?:sh|console)\n(.+?)^ *```", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"(?:^|[|(]) *(?:\$ )?(?:\S*/bin/)?retrier ([a-z].*)", re.MULTILINE)
 ROW = re.compile(r"^\| (`.+?`[^|]*) \|", re.MULTILINE)
@@ -88,20 +89,24 @@ def test_the_site_shows_the_changelog() -> None:
 def calls_of(text: str) -> list[str]:
     """Return the commands of ours that a page quotes, without the word `retrier`."""
     typed = [call for block in BLOCK.findall(text) for call in CALL.findall(block)]
-    spans = [
-        span.removeprefix("retrier ") for span in CODE.findall(text) if span.startswith("retrier ")
-    ]
-    return [call.partition("#")[0].partition("|")[0].strip() for call in [*typed, *spans]]
+    # A span does not go over the end of a line here, so that the fences of blocks begin none.
+    spans = [span for span in SPAN.findall(text) if span.startswith("retrier ")]
+    quoted = [*typed, *(span.removeprefix("retrier ") for span in spans)]
+    return [call.partition("#")[0].partition("|")[0].strip() for call in quoted]
 
 
 def is_there(call: str) -> bool:
     """Return whether these words are a command, and have options of it only."""
     words = shlex.split(call.replace("...", "ID").rstrip(";)\\"))
-    command = max(
-        (tuple(words[:end]) for end in range(len(words) + 1) if tuple(words[:end]) in ALL), key=len
-    )
+    command = max((each for each in runs_of(words) if each in ALL), key=len)
     options = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
-    return bool(command or words[0] == "COMMAND") and options <= {*OPTIONS[command], "--help"}
+    names_none = command in GROUPS and len(words) > len(command) and words[len(command)][0] != "-"
+    known = bool(command and not names_none) or words[0] == "COMMAND"
+    return known and options <= {*OPTIONS[command], "--help"}
+
+
+def runs_of(words: list[str]) -> list[tuple[str, ...]]:
+    return [tuple(words[:end]) for end in range(len(words) + 1)]
 
 
 @pytest.mark.parametrize("page", PAGES)
