@@ -133,7 +133,8 @@ def text_of(node: ast.AST) -> str:
             return text
         case ast.JoinedStr(values=parts):
             return "".join(text_of(part) or "\0" for part in parts)
-    return ""
+        case _:
+            return ""
 
 
 def test_a_message_of_troubleshooting_is_one_of_the_code() -> None:
