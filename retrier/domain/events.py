@@ -89,8 +89,6 @@ KINDS = (
     "unarchive_asked",
     "unarchive_completed",
     "unarchive_refused",
-    "token_created",
-    "token_revoked",
     "view_deleted",
     "view_saved",
 )

@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import text
 
-from retrier.errors import ConfigurationError, DatabaseUnavailable, RetrierError
+from retrier.errors import ConfigurationError, DatabaseRefused, RetrierError
 from retrier.store import schema
 from retrier.store.engine.database import Database, bind, reading
 from retrier.store.engine.transaction import Transaction
@@ -96,14 +96,31 @@ def upgrade_schema(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevisio
 
 
 def find_revision(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision:
-    """Return the database's revision. Raises DatabaseUnavailable and ConfigurationError."""
+    """Return the database's revision. Raises DatabaseUnavailable and ConfigurationError.
+
+    One that this version does not know is refused: it is newer, and nothing leads back from it.
+    """
     found = _find_revision(db, migrations)
     if found.current == UNFINISHED:
         raise ConfigurationError([f"database.url: the database at {db.place} {_IS_UNFINISHED}"])
     if found.current is not None and _BEFORE_1_0.fullmatch(found.current):
         where = f"the database at {db.place} is at revision {found.current}"
         raise ConfigurationError([f"database.url: {where}: {_NOTHING_CARRIED_OVER}"])
+    if not (found.current is None or found.is_current or found.current in _known(migrations)):
+        raise _refuse_newer(db.place, found)
     return found
+
+
+def _known(migrations: Path) -> set[str]:
+    scripts = ScriptDirectory.from_config(_config(migrations))
+    return {each.revision for each in scripts.walk_revisions()}
+
+
+def _refuse_newer(place: str, found: SchemaRevision) -> DatabaseRefused:
+    return DatabaseRefused(
+        f"the database at {place} is at revision {found.current}, and this version knows only "
+        f"revisions up to {found.wanted}: a newer version has upgraded it"
+    )
 
 
 @reading
@@ -156,11 +173,8 @@ def _apply_missing(tx: Transaction, place: str, migrations: Path, before: Schema
     try:
         command.upgrade(config, "head")
     except CommandError as error:
-        # This version does not know the revision: a newer one has upgraded the database.
-        raise DatabaseUnavailable(
-            f"the database at {place} is at revision {before.current}, and this version "
-            f"knows only revisions up to {before.wanted}"
-        ) from error
+        # A newer version has upgraded the database since somebody looked.
+        raise _refuse_newer(place, before) from error
 
 
 def read_revision(tx: Transaction, migrations: Path = MIGRATIONS) -> SchemaRevision:

@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import MetaData, inspect, select, text
 
 from retrier.domain.outcomes import OutcomeCounts
-from retrier.errors import ConfigurationError, DatabaseUnavailable
+from retrier.errors import ConfigurationError, DatabaseRefused, DatabaseUnavailable
 from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
 from retrier.store.schema import (
@@ -214,6 +214,15 @@ def test_a_database_of_a_newer_version_is_refused_with_words(new: Database) -> N
 
     with pytest.raises(DatabaseUnavailable, match="9999"):
         upgrade_schema(new)
+
+
+def test_who_only_looks_is_told_that_a_newer_version_has_upgraded_it(new: Database) -> None:
+    """`retrier check` said that all is well, and that `retrier run` upgrades it: it only waits."""
+    upgrade_schema(new)
+    set_revision(new, "9999")
+
+    with pytest.raises(DatabaseRefused, match="a newer version has upgraded it"):
+        find_revision(new)
 
 
 _NEWER_TABLES = (

@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.support.project import ROOT, list_files
 
 TOP_LEVEL = {
+    "CHANGELOG.md",
     "LICENSE",
     "README.md",
     "config.example.yaml",

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from retrier.domain.events import ROUTINE, find_wrong_kind, read_kinds
+from retrier.domain.events import KINDS, ROUTINE, find_wrong_kind, read_kinds
 from retrier.store.event_log import EventFilter, LoggedEvent
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
@@ -22,6 +22,10 @@ def happened(kind: str = "retry_asked", who: str = "ada (127.0.0.1)") -> LoggedE
         batch_id=None,
         details=None,
     )
+
+
+def test_no_kind_is_listed_twice() -> None:
+    assert sorted(KINDS) == sorted(set(KINDS))
 
 
 @pytest.mark.parametrize("kind", sorted(ROUTINE))
