@@ -32,7 +32,8 @@ from retrier.store.engine.database import Database
 from retrier.store.engine.requests import WHY_UNHEARD, hears_requests
 from retrier.store.processes import list_processes
 from retrier.store.recovery import get_recovery
-from retrier.store.upgrade import SchemaRevision, find_revision, upgrade_schema
+from retrier.store.revisions import SchemaRevision
+from retrier.store.upgrade import find_revision, upgrade_schema
 from retrier.store.upkeep import find_missing_rights, find_session_warnings
 from retrier.store.words import get_lag
 from retrier.transport.capabilities import list_kept, list_not_kept

@@ -42,6 +42,7 @@ from retrier.store.engine.database import Database, bind, reading, writing
 from retrier.store.engine.sql_dialect import IN_BINARY, NumberSource
 from retrier.store.engine.transaction import Transaction
 from retrier.store.lease import Holder, find_holder
+from retrier.store.revisions import read_revision
 from retrier.store.schema import (
     counters,
     error_queue_reads,
@@ -56,7 +57,6 @@ from retrier.store.upgrade import (
     become_unfinished,
     lock_upgrades,
     make_schema,
-    read_revision,
 )
 from retrier.store.verification import VerifiedRule, verify_rows, verify_store
 

@@ -15,6 +15,7 @@ from retrier.errors import LeaseLost
 from retrier.store.engine.database import Database, InTransaction, writing
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import HoldWatch, LeaseHold, StoredRow, Transaction
+from retrier.store.revisions import refuse_newer
 from retrier.store.schema import processor_lease
 
 lease = processor_lease.c
@@ -171,9 +172,11 @@ def acquire_lease(
     """Take the lease if it is free, expired, ours, or held by a process known to be dead.
 
     Also if it was last renewed at `silent_since`: the caller has measured a whole lease without
-    renewal by its own clock, as the database's may be set back. Raises DatabaseUnavailable.
+    renewal by its own clock, as the database's may be set back. Raises DatabaseUnavailable, also
+    where a newer version has upgraded the database.
     """
     row = lock(tx)
+    refuse_newer(tx)
     is_silent = row.renewed_at is not None and row.renewed_at == silent_since
     if not is_silent and _is_taken(row, holder, tx.now, is_dead):
         return HeldByAnother(
@@ -206,6 +209,13 @@ def release_lease(tx: Transaction, fence: Fence) -> None:
     """Let the next processor in at once; nothing happens if the lease is lost already."""
     ours = update(processor_lease).where(lease.epoch == fence.epoch)
     tx.execute(ours.values(session_id=None, expires_at=None))
+
+
+def end_lease(tx: Transaction) -> None:
+    """End whatever lease there is: its holder commits nothing more. Waits for what it is at."""
+    tx.execute(
+        update(processor_lease).values(epoch=lease.epoch + 1, session_id=None, expires_at=None)
+    )
 
 
 def _is_taken(

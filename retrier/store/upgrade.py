@@ -1,21 +1,24 @@
 """The schema of a database: its revision, and its upgrade; foreign keys are checked at the end."""
 
 import re
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import text
 
-from retrier.errors import ConfigurationError, DatabaseRefused, RetrierError
-from retrier.store import schema
+from retrier.errors import ConfigurationError, RetrierError
 from retrier.store.engine.database import Database, bind, reading
 from retrier.store.engine.transaction import Transaction
+from retrier.store.lease import end_lease
+from retrier.store.revisions import (
+    MIGRATIONS,
+    SchemaRevision,
+    configure,
+    find_known,
+    read_revision,
+    why_newer,
+)
 from retrier.store.schema import VIEWS
 
 
@@ -66,21 +69,6 @@ _IS_UNFINISHED = (
     "copy` again to finish it, or name another database"
 )
 
-MIGRATIONS = Path(schema.__file__).parent / "migrations"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaRevision:
-    """The revision of a database, and the one that this version of Retrier needs."""
-
-    current: str | None
-    wanted: str
-
-    @property
-    def is_current(self) -> bool:
-        """Whether no upgrade is needed."""
-        return self.current == self.wanted
-
 
 def upgrade_schema(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision:
     """Apply all missing revisions in one transaction; return the revision before that.
@@ -106,21 +94,9 @@ def find_revision(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision
     if found.current is not None and _BEFORE_1_0.fullmatch(found.current):
         where = f"the database at {db.place} is at revision {found.current}"
         raise ConfigurationError([f"database.url: {where}: {_NOTHING_CARRIED_OVER}"])
-    if not (found.current is None or found.is_current or found.current in _known(migrations)):
-        raise _refuse_newer(db.place, found)
+    if not (found.current is None or found.is_current or found.current in find_known(migrations)):
+        raise why_newer(db.place, found)
     return found
-
-
-def _known(migrations: Path) -> set[str]:
-    scripts = ScriptDirectory.from_config(_config(migrations))
-    return {each.revision for each in scripts.walk_revisions()}
-
-
-def _refuse_newer(place: str, found: SchemaRevision) -> DatabaseRefused:
-    return DatabaseRefused(
-        f"the database at {place} is at revision {found.current}, and this version knows only "
-        f"revisions up to {found.wanted}: a newer version has upgraded it"
-    )
 
 
 @reading
@@ -132,6 +108,10 @@ def _upgrade(tx: Transaction, place: str, migrations: Path) -> SchemaRevision:
     lock_upgrades(tx)
     before = read_revision(tx, migrations)
     if not before.is_current:
+        if before.current is not None:
+            # First of all: whoever holds the lease knows only the tables as they were. It would go
+            # on, and send what it does not understand.
+            end_lease(tx)
         make_schema(tx, place, before, migrations)
     return before
 
@@ -168,31 +148,10 @@ _SET_REVISION = text("UPDATE alembic_version SET version_num = :revision")
 
 
 def _apply_missing(tx: Transaction, place: str, migrations: Path, before: SchemaRevision) -> None:
-    config = _config(migrations)
+    config = configure(migrations)
     config.attributes["connection"] = tx.conn
     try:
         command.upgrade(config, "head")
     except CommandError as error:
         # A newer version has upgraded the database since somebody looked.
-        raise _refuse_newer(place, before) from error
-
-
-def read_revision(tx: Transaction, migrations: Path = MIGRATIONS) -> SchemaRevision:
-    """Return what the database says of itself, and the newest revision."""
-    current = MigrationContext.configure(tx.conn).get_current_revision()
-    return SchemaRevision(current=current, wanted=find_newest(migrations))
-
-
-@cache
-def find_newest(migrations: Path = MIGRATIONS) -> str:
-    """Return the newest revision.
-
-    Once for each folder: Alembic runs the modules of all revisions to find the last one.
-    """
-    return ScriptDirectory.from_config(_config(migrations)).get_current_head() or ""
-
-
-def _config(migrations: Path) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(migrations))
-    return config
+        raise why_newer(place, before) from error

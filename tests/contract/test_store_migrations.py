@@ -1,6 +1,7 @@
 """Migrations: what they build is what the code says, once, also for two who start together."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from itertools import product
 from threading import Barrier
 
@@ -10,8 +11,9 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import MetaData, inspect, select, text
 
 from retrier.domain.outcomes import OutcomeCounts
-from retrier.errors import ConfigurationError, DatabaseRefused, DatabaseUnavailable
+from retrier.errors import ConfigurationError, DatabaseRefused, DatabaseUnavailable, LeaseLost
 from retrier.store.engine.database import Database
+from retrier.store.lease import Fence, acquire_lease, renew_lease
 from retrier.store.operation_lists import find_operation
 from retrier.store.schema import (
     VIEWS,
@@ -35,6 +37,7 @@ from tests.contract.store_shape import (
 )
 from tests.contract.test_store_ended_retries import ENDS
 from tests.contract.test_store_operation_outcomes import OF_END
+from tests.support.api import HOLDER
 from tests.support.bench import Bench
 from tests.support.databases import open_database, open_upgraded, temporary_postgres
 from tests.support.factories import failure
@@ -223,6 +226,41 @@ def test_who_only_looks_is_told_that_a_newer_version_has_upgraded_it(new: Databa
 
     with pytest.raises(DatabaseRefused, match="a newer version has upgraded it"):
         find_revision(new)
+
+
+def test_who_is_older_than_its_database_takes_no_lease(new: Database) -> None:
+    upgrade_schema(new)
+    set_revision(new, "9999")
+
+    with pytest.raises(DatabaseRefused, match="at revision 9999"):
+        take_lease(new)
+
+
+def test_an_upgrade_ends_the_lease_of_who_knows_the_tables_as_they_were(new: Database) -> None:
+    upgrade_schema(new)
+    take_2009_back(new)
+    fence = take_lease(new)
+
+    upgrade_schema(new)
+
+    with pytest.raises(LeaseLost):
+        renew_lease(new, fence)
+    assert take_lease(new).epoch > fence.epoch
+
+
+def test_a_start_that_upgrades_nothing_ends_no_lease(new: Database) -> None:
+    upgrade_schema(new)
+    fence = take_lease(new)
+
+    upgrade_schema(new)
+
+    renew_lease(new, fence)
+
+
+def take_lease(db: Database) -> Fence:
+    fence = acquire_lease(db, HOLDER, timedelta(seconds=15), lambda _holder: False)
+    assert isinstance(fence, Fence)
+    return fence
 
 
 _NEWER_TABLES = (

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from retrier.store.upgrade import MIGRATIONS
+from retrier.store.revisions import MIGRATIONS
 
 
 def imports_of(path: Path) -> set[str]:

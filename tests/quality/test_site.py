@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from retrier.settings import Settings
-from retrier.store.upgrade import MIGRATIONS
+from retrier.store.revisions import MIGRATIONS
 from tests.support.commands import ALL, COMMANDS, GROUPS, OPTIONS
 from tests.support.project import MODULES, ROOT
 

@@ -6,7 +6,7 @@ from shutil import copy
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from retrier.store.upgrade import MIGRATIONS
+from retrier.store.revisions import MIGRATIONS
 
 
 def newest_revision() -> str:

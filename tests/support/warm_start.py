@@ -12,7 +12,7 @@ from typer.main import get_command
 
 from retrier.api.application import routes_of_api
 from retrier.cli import app
-from retrier.store.upgrade import find_newest
+from retrier.store.revisions import find_newest
 from retrier.web.application import routes_of_page
 from retrier.web.page import environment
 
