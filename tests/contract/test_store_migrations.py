@@ -336,6 +336,8 @@ def take_2005_back(db: Database) -> None:
     set_revision(db, "2004")
 
 
+ITSELF = ("alembic_version", "processor_lease")
+"""What an upgrade changes whatever it brings."""
 ADDED_BY_2009 = ("message_words", "word_progress")
 """Tables; the index of SQLite is one, too, and has some more."""
 ADDED_BY_2007 = frozenset({("retry_operations", "patch")})
@@ -353,7 +355,10 @@ def rows_before_2005(db: Database) -> dict[str, list[dict[str, object]]]:
 def rows_before_2006(
     db: Database, added: frozenset[tuple[str, str]] = frozenset()
 ) -> dict[str, list[dict[str, object]]]:
-    """Return what all tables hold, without these columns and the revision itself."""
+    """Return what all tables hold, without these columns, the lease and the revision itself.
+
+    An upgrade ends the lease.
+    """
     found = MetaData()
     with db.engine.connect() as conn:
         found.reflect(conn)
@@ -366,7 +371,7 @@ def rows_before_2006(
                 key=str,
             )
             for name, table in found.tables.items()
-            if name not in ("alembic_version", *ADDED_BY_2009) and not name.startswith(WORDS_INDEX)
+            if name not in (*ITSELF, *ADDED_BY_2009) and not name.startswith(WORDS_INDEX)
         }
 
 

@@ -11,7 +11,7 @@ from tests.support.project import ROOT, list_files
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DOCS = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
 WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text()
-FOR_US = {"test", "mutation", "packaging"}
+FOR_US = {"test", "mutation", "docs", "packaging"}
 """Extras for who works on Retrier: the README and the page for contributors name them."""
 
 
