@@ -449,7 +449,7 @@ class TestPages:
 
 
 class TestTheTables:
-    def test_are_all_of_the_schema_but_what_is_made_anew(self) -> None:
+    def test_are_all_of_the_schema(self) -> None:
         made_anew = {counters.name, message_words.name, word_progress.name}
 
         assert {table.name for table in list_tables()} == set(metadata.tables) - made_anew
