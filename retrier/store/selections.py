@@ -68,7 +68,7 @@ MOST_LOOKED_UP = 1000
 """Causes that are looked up before the messages, at most."""
 
 MOST_TEXTS = 10_000
-"""Texts that are: of a million different ones each further look takes as long as the first."""
+"""Texts that are, and messages by words: of a million each further look takes as long as the first."""
 
 
 def conditions(selection: Selection) -> list[Condition]:
@@ -138,7 +138,8 @@ def _with_words_looked_up(tx: Transaction, selection: Selection) -> Iterator[Con
 
 
 def _with_words(tx: Transaction, wanted: str, counted_to: int | None = None) -> Condition:
-    found = _look_up(tx, holders_of_words(wanted, counted_to))
+    # Once, if they are not too many: of a phrase of frequent words PostgreSQL reads all that has them.
+    found = _look_up(tx, holders_of_words(wanted, counted_to), MOST_TEXTS)
     return (
         have_words(wanted, counted_to) if found is None else tx.sql.member(messages.number, found)
     )

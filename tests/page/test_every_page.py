@@ -140,6 +140,8 @@ CHECKED = {
     "error",
     "overview",
     *("groups", "hosts"),
+    # Suggestions are options of the box that every page has.
+    *("search", "suggestions"),
     "comment",
     "retry",
     "name",
