@@ -31,12 +31,16 @@ from redis.retry import Retry
 from retrier.domain.wire import Outgoing
 from retrier.errors import AccessRefused, BrokerUnavailable, ConfigurationError
 from retrier.transport.payloads import make_payload, priority_of
+from retrier.transport.redis import scripts
 from retrier.transport.transports import Tls
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 20.0
-KNOWN, STAGING = "retrier.queues", "retrier.staging"
-"""Sets of names of queues: those that Retrier has declared or consumes, and staging queues."""
+KNOWN, STAGING = "_retrier:queues", "_retrier:staging"
+"""Sets of names of queues: those that Retrier has declared or consumes, and staging queues.
+
+No queue may have the name of a key: `retrier.staging` is the staging queue of most installations.
+"""
 BINDINGS = "_kombu.binding."
 """What Kombu leaves of a queue that was declared with an exchange: a set for each exchange."""
 DEFAULT_EXCHANGE = "celery"
@@ -101,7 +105,13 @@ class Scripted:
 
     def _new_queue(self, queue: str, **_named: Any) -> None:
         prefix = self.global_keyprefix  # type: ignore[attr-defined]
-        make_client(self).sadd(prefix + KNOWN, queue)
+        make_client(self).eval(scripts.DECLARE, 1, prefix + KNOWN, queue)
+
+    def _size(self, queue: str) -> int:
+        # Kombu asks in a transaction, which a server without memory refuses.
+        client, prefix = make_client(self), self.global_keyprefix  # type: ignore[attr-defined]
+        keys = [prefix + self._q_for_pri(queue, step) for step in self.priority_steps]  # type: ignore[attr-defined]
+        return sum(client.llen(key) for key in keys)
 
     def _connparams(self, asynchronous: bool = False) -> Any:  # noqa: FBT001, FBT002 - Kombu's
         found = super()._connparams(asynchronous)  # type: ignore[misc]
@@ -237,7 +247,7 @@ class Line:
 
     def key(self, kind: str, queue: str) -> str:
         """Return a key of Retrier's own for a queue."""
-        return f"{self.prefix}retrier.{kind}.{queue}"
+        return f"{self.prefix}_retrier:{kind}:{queue}"
 
     @property
     def known(self) -> str:
