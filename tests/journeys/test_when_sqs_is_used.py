@@ -107,9 +107,7 @@ def test_a_retry_to_a_queue_that_is_gone_comes_back_with_the_reason(
         wait_until(lambda: service.find("message.reverted"), 60, "it is reverted")
 
 
-def test_messages_of_a_group_go_back_in_their_order(
-    sqs_server: SqsServer, tmp_path: Path
-) -> None:
+def test_messages_of_a_group_go_back_in_their_order(sqs_server: SqsServer, tmp_path: Path) -> None:
     with opened(sqs_server, tmp_path, fifo=True) as (shop, _, http):
         sent = [*shop.fail(7, group="a"), *shop.fail(6, group="b")]
         listed(http, 13)

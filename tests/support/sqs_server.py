@@ -1,12 +1,15 @@
 """A server on loopback that behaves as Amazon SQS does: moto, in a process of its own."""
 
+import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from random import Random
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import boto3
@@ -19,6 +22,8 @@ from tests.support.waiting import wait_until
 URL = "sqs://key:secret@eu-west-1"
 REGION = "eu-west-1"
 ACCOUNT = "123456789012"
+OTHER_SERVER = "RETRIER_TEST_SQS_COMMAND"
+"""Names the command of another server, in which `{port}` stands for the port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +58,14 @@ def arn(queue: str) -> str:
 
 
 @contextmanager
-def running_sqs(command: Sequence[str] = ()) -> Iterator[SqsServer]:
-    """Give a running server; it is killed in the end. `command` is another one than moto's."""
+def running_sqs() -> Iterator[SqsServer]:
+    """Give a running server; it is killed in the end."""
     (port,) = find_free_ports(1)
-    usual = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    usual = f"{sys.executable} -m moto.server -H 127.0.0.1 -p {{port}}"
+    command = os.environ.get(OTHER_SERVER, usual).format(port=port)
     endpoint = f"http://127.0.0.1:{port}"
     with subprocess.Popen(
-        [each.format(port=port) for each in command] or usual,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        shlex.split(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
             wait_until(lambda: _answers(endpoint), 60, "the server answers")
@@ -71,6 +75,10 @@ def running_sqs(command: Sequence[str] = ()) -> Iterator[SqsServer]:
 
 
 def _answers(endpoint: str) -> bool:
-    with suppress(OSError), closing(urlopen(endpoint, timeout=3)):  # noqa: S310 - loopback
+    try:
+        with closing(urlopen(endpoint, timeout=3)):  # noqa: S310 - loopback
+            return True
+    except HTTPError:
         return True
-    return False
+    except OSError:
+        return False

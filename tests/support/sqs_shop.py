@@ -26,7 +26,9 @@ class SqsSent:
 
     def texts(self) -> dict[str, str]:
         """Return the attributes that are texts, and what Retrier has put into one of them."""
-        texts = {n: each["StringValue"] for n, each in self.attributes.items() if "StringValue" in each}
+        texts = {
+            n: each["StringValue"] for n, each in self.attributes.items() if "StringValue" in each
+        }
         together: dict[str, str] = json.loads(texts.pop("Retrier.Headers", "{}"))
         return {**texts, **together}
 
@@ -135,7 +137,8 @@ class SqsShop:
         )
         messages = told.get("Messages", [])
         receipts = [
-            {"Id": str(n), "ReceiptHandle": each["ReceiptHandle"]} for n, each in enumerate(messages)
+            {"Id": str(n), "ReceiptHandle": each["ReceiptHandle"]}
+            for n, each in enumerate(messages)
         ]
         if receipts and then == "delete":
             self.client.delete_message_batch(QueueUrl=url, Entries=receipts)
