@@ -19,6 +19,8 @@ from retrier.transport.sqs.properties import read_message
 
 AT_ONCE = 10
 """Messages of one request: SQS takes no more."""
+GATHERING = 0.5
+"""Seconds to wait at most for the rest of a batch while a queue has a backlog."""
 IN_PARALLEL = 4
 """Requests at once while a queue has a backlog, and while many are settled."""
 SURE = 0.9
@@ -80,6 +82,8 @@ class SqsConsumer:
         self._open = True
         self._wanted = False
         self._rested = False
+        self._is_busy = False
+        """Whether SQS has many more: an answer that is waited for comes at once."""
         self._lost = False
         self._error: BrokerUnavailable | None = None
         self._stop = Event()
@@ -93,6 +97,11 @@ class SqsConsumer:
             self._ensure_open()
             self._want()
             while not self._inbox and self._error is None and (left := deadline - monotonic()) > 0:
+                self._changed.wait(left)
+            # SQS hands out ten at a time. While it has many more, a batch of ten would cost as much as
+            # a full one: what is being asked for comes in the time of one answer.
+            until = monotonic() + GATHERING
+            while self._is_busy and len(self._inbox) < limit and (left := until - monotonic()) > 0:
                 self._changed.wait(left)
             if self._inbox:
                 return [self._inbox.popleft() for _ in range(min(limit, len(self._inbox)))]
@@ -147,7 +156,7 @@ class SqsConsumer:
         """
         with self._changed:
             self._ensure_open()
-            self._wanted = False
+            self._wanted = self._is_busy = False
             left = list(self._inbox)
             self._inbox.clear()
         return left
@@ -237,7 +246,7 @@ class SqsConsumer:
                 is_full = self._poll(room, wide=is_full)
         except BrokerUnavailable as error:
             with self._changed:
-                self._error = error
+                self._error, self._is_busy = error, False
                 self._changed.notify_all()
             self._stop.wait()
         finally:
@@ -253,8 +262,9 @@ class SqsConsumer:
             asked = [min(AT_ONCE, room)]
             parts = [self._ask(asked[0], self._line.address.wait)]
         messages = [each for part in parts for each in part]
-        self._hand_over(messages, began)
-        return len(messages) == sum(asked)
+        is_full = len(messages) == sum(asked)
+        self._hand_over(messages, began, is_full=is_full)
+        return is_full
 
     def _ask_at_once(self, count: int) -> list[Mapping[str, Any]]:
         return self._ask(count, 0)
@@ -272,7 +282,9 @@ class SqsConsumer:
         messages: list[Mapping[str, Any]] = found.get("Messages", [])
         return messages
 
-    def _hand_over(self, messages: Sequence[Mapping[str, Any]], began: float) -> None:
+    def _hand_over(
+        self, messages: Sequence[Mapping[str, Any]], began: float, *, is_full: bool
+    ) -> None:
         # A long poll may have waited: its messages are ours from when they were found, and not before
         # it began. Their time is counted from then all the same: at most `wait` s too short.
         until = began + self._visibility
@@ -283,6 +295,7 @@ class SqsConsumer:
                     self._held[delivery.tag] = Held(receipt, until)
                     self._counted.add(delivery.tag)
                     self._inbox.append(delivery)
+                self._is_busy = is_full and self._room > AT_ONCE
                 self._changed.notify_all()
                 return
         with suppress(BrokerUnavailable, RuntimeError):

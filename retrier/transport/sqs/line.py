@@ -237,7 +237,9 @@ class Line:
         if code in _LATE or any(each in words for each in _SIGNED_AT):
             raise AccessRefused(f"{where}: {_tell_skew(error)}: {words}") from error
         if code in _NO_RIGHT:
-            raise AccessRefused(f"{where}: the right sqs:{action} is missing: {words}") from error
+            raise AccessRefused(
+                f"{where}: the right sqs:{action.removesuffix('Batch')} is missing: {words}"
+            ) from error
         if code in _NOBODY:
             raise AccessRefused(
                 f"{where}: the credentials are not taken ({code}): {words}"
