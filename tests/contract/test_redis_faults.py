@@ -14,16 +14,19 @@ import pytest
 from kombu import Connection, Exchange, Queue
 
 from retrier.app.check import check
-from retrier.domain.wire import Confirmed, Outgoing, Refused, Returned
+from retrier.domain.wire import Confirmed, Outgoing, Refused, Returned, Unknown
 from retrier.errors import AccessRefused, BrokerUnavailable
 from retrier.settings import Broker, Database, Settings
 from retrier.transport.payloads import NO_ENVELOPE
 from retrier.transport.redis import RedisTransport
 from retrier.transport.redis.line import Address
 from retrier.transport.seam import Queues
+from retrier.transport.transports import Tls
 from tests.contract.redis_fixtures import RedisFixtures, make_transport
 from tests.contract.transport_fixtures import Consume, nothing
+from tests.support.certificates import make_certificates
 from tests.support.databases import sqlite_url
+from tests.support.private_servers import find_free_ports
 from tests.support.project import ROOT
 from tests.support.receiving import SILENCE, bodies, receive
 from tests.support.redis_servers import FORGETS, KEEPS, PrivateRedis, private_redis
@@ -169,6 +172,56 @@ class TestWhatQueuesThereAre(RedisFixtures):
         assert bodies(receive(consume(queue), 3)) == [b"now", b"soon", b"later"]
 
 
+class TestAPrefix(RedisFixtures):
+    """`global_keyprefix`, as Celery's settings may have it."""
+
+    @pytest.fixture
+    def transport(self, url: str, queue_name: Callable[..., str]) -> RedisTransport:
+        options = {"global_keyprefix": f"{queue_name('prefix')}[1]:"}
+        return RedisTransport(Address(url=url, options=options))
+
+    @pytest.fixture
+    def kombu_programs(self, url: str, transport: RedisTransport) -> Iterator[Any]:
+        """Give the connection of a program with the same prefix."""
+        with Connection(url, transport_options=transport.address.options) as connection:
+            yield connection
+
+    def test_kombu_consumes_what_is_published_to_a_queue_that_it_has_declared(
+        self, transport: RedisTransport, kombu_programs: Any, queue_name: Callable[..., str]
+    ) -> None:
+        name = queue_name()
+        exchange = Exchange(queue_name("exchange"))
+        Queue(name, exchange, "key", channel=kombu_programs.default_channel).declare()
+
+        with closing(transport.publisher()) as publisher:
+            assert publisher.publish([self.message(name, b"x")], nothing) == (Confirmed(),)
+
+        taken: list[Any] = []
+        consumer = kombu_programs.Consumer([Queue(name)], on_message=taken.append, no_ack=True)
+        with consumer:
+            kombu_programs.drain_events(timeout=5)
+        assert [message.body for message in taken] == [b"x"]
+
+    def test_what_kombu_publishes_is_consumed_and_every_key_has_the_prefix(
+        self,
+        transport: RedisTransport,
+        kombu_programs: Any,
+        client: Any,
+        queues: Queues,
+        consume: Consume,
+        queue_name: Callable[..., str],
+    ) -> None:
+        name = queue_name()
+        queues.declare_staging_queue(name)
+        kombu_programs.Producer().publish(b"x", routing_key=name)
+
+        assert bodies(receive(consume(name), 1)) == [b"x"]
+        keys = [key.decode() for key in client.scan_iter(f"*{name}*")]
+        prefix = transport.address.options["global_keyprefix"]
+        assert keys
+        assert [key for key in keys if not key.startswith(prefix)] == []
+
+
 class TestLeases(RedisFixtures):
     """Who has a message in hand."""
 
@@ -292,6 +345,18 @@ class TestAFullServer(RedisFixtures):
     def test_a_server_that_keeps_everything_has_no_risks(self, transport: RedisTransport) -> None:
         assert find_risks(transport) == ()
 
+    def test_the_trial_leaves_nothing(self, transport: RedisTransport, client: Any) -> None:
+        assert transport.try_out("retrier.staging").problems == ()
+        assert client.keys("*") == []
+
+    def test_the_trial_does_not_wait_for_memory(
+        self, transport: RedisTransport, client: Any
+    ) -> None:
+        client.config_set("maxmemory", 1)
+
+        with pytest.raises(BrokerUnavailable, match="takes no messages: its memory is full"):
+            transport.try_out("retrier.staging")
+
     def test_what_it_does_not_take_is_waited_for_and_its_queues_can_be_emptied(
         self, transport: RedisTransport, consume: Consume, client: Any, queue: str
     ) -> None:
@@ -328,6 +393,23 @@ class TestAFullServer(RedisFixtures):
         assert outcomes == [Confirmed()]
         publisher.close()
 
+    def test_a_server_that_has_become_a_replica_refuses_no_message(
+        self, transport: RedisTransport, client: Any, queue: str
+    ) -> None:
+        # Given a publisher, and a server that takes no writes since
+        publisher = transport.publisher()
+        (port,) = find_free_ports(1)
+        client.replicaof("127.0.0.1", port)
+
+        # When something is published, then it is in doubt, and not reverted
+        (outcome,) = publisher.publish([self.message(queue)], nothing)
+        assert isinstance(outcome, Unknown)
+
+        # And it goes as soon as the server takes writes again
+        client.replicaof("NO", "ONE")
+        assert publisher.publish([self.message(queue)], nothing) == (Confirmed(),)
+        publisher.close()
+
     @pytest.mark.parametrize("what", ["password", "database"])
     def test_who_is_not_let_in_is_told_so(
         self, server: PrivateRedis, client: Any, what: str
@@ -361,6 +443,33 @@ def run_program(program: str) -> str:
     """Run a program in a process of its own; return what it says."""
     command = [sys.executable, "-c", program]
     return subprocess.run(command, cwd=ROOT, stdout=PIPE, text=True, check=True).stdout
+
+
+def test_a_server_with_tls_is_reached_by_its_certificate(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path)
+    (port,) = find_free_ports(1)
+    options = ("--tls-port", str(port), "--tls-auth-clients", "no", "--tls-ca-cert-file", made.ca)
+    server_files = (str(tmp_path / "server.pem"), "--tls-key-file", str(tmp_path / "server.key"))
+    url = f"rediss://localhost:{port}/0"
+
+    with private_redis(tmp_path / "redis", *options, "--tls-cert-file", *server_files):
+        trusting = RedisTransport(Address(url=url, options={}, tls=Tls(ca=made.ca)))
+        assert find_risks(trusting)
+        with pytest.raises(BrokerUnavailable, match="certificate verify failed"):
+            RedisTransport(Address(url=url, options={}, tls=Tls(ca=made.other_ca))).queues()
+
+
+def test_the_server_that_sentinels_name_is_used(tmp_path: Path) -> None:
+    (port,) = find_free_ports(1)
+    file = tmp_path / "sentinel.conf"
+    with private_redis(tmp_path / "redis", *FORGETS) as server:
+        file.write_text(f"sentinel monitor shop 127.0.0.1 {server.port} 1\n")
+        with private_redis(tmp_path / "watch", str(file), "--sentinel", port=port):
+            address = Address(url=f"sentinel://127.0.0.1:{port}/0", options={"master_name": "shop"})
+            with closing(RedisTransport(address).queues()) as queues:
+                queues.declare_error_queue("error")
+        with closing(server.client()) as client:
+            assert client.smembers("_retrier:queues") == {b"error"}
 
 
 def test_without_the_library_it_is_said_what_to_install() -> None:

@@ -1,10 +1,12 @@
 """Redis as a transport: queues are Kombu's lists, in one database of a server."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
-from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError, ResponseError
 
 from retrier.domain.text import count_messages
 from retrier.domain.wire import (
@@ -24,7 +26,7 @@ from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.transport import Idling
 from retrier.transport.payloads import NO_ENVELOPE
 from retrier.transport.redis import scripts
-from retrier.transport.redis.consumer import RedisConsumer, find_run
+from retrier.transport.redis.consumer import RedisConsumer, find_run, take_from_the_gone
 from retrier.transport.redis.line import Address, Line
 from retrier.transport.seam import QueueLook, TrialReport, Unsettled
 from retrier.transport.transports import TransportOptions
@@ -39,8 +41,14 @@ LARGEST = 128 * 1024 * 1024
 """Bytes of a payload: Redis takes no value of more than 512 MB, and base64 adds a third."""
 BETWEEN_TRIES = 1.0
 """Longest pause in seconds before a server that has no memory left is tried again."""
+_OF_THE_MESSAGE = ("WRONGTYPE", "NOPERM", "ERR ", "string exceeds", "Protocol error")
+_FULL = "its memory is full, or it cannot write to its disk or to its replicas"
 _UNTIL_LATER = ("OOM ", "MISCONF", "NOREPLICAS")
 """How the errors of a server begin that takes no writes for now, whatever the message."""
+
+
+class _Broke(Exception):
+    """The connection broke behind the first push: what has no answer is in doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +70,8 @@ class RedisPublisher:
         self._line: Line | None = Line(address)
         self._bindings: dict[str, tuple[str, str]] = {}
         """What is known to name a queue, beside its lists and our own set."""
+        self._missing: set[str] = set()
+        """Queues that were looked for in vain for this window: to look walks over all keys."""
         self._is_blocked = False
         self._waits_for: frozenset[str] = frozenset()
 
@@ -78,6 +88,7 @@ class RedisPublisher:
     ) -> tuple[Outcome, ...]:
         """Push all. See the seam. After a lost connection what has no answer is Unknown."""
         window = list(messages)
+        self._missing.clear()
         problems = {place: why for place, each in enumerate(window) if (why := _why_refused(each))}
         outcomes: dict[int, Outcome] = {place: Refused(why) for place, why in problems.items()}
         good = [place for place in range(len(window)) if place not in problems]
@@ -118,11 +129,10 @@ class RedisPublisher:
             for some in _in_portions(parcels):
                 self._push(line, some, outcomes, waiting)
                 waiting()
-        except BrokerUnavailable as error:
+        except _Broke as broke:
             self._line = None
-            outcomes.update(
-                {each.place: Unknown(str(error)) for each in parcels if each.place not in outcomes}
-            )
+            lost = Unknown(str(broke))
+            outcomes.update({each.place: lost for each in parcels if each.place not in outcomes})
 
     def _push(
         self,
@@ -131,19 +141,15 @@ class RedisPublisher:
         outcomes: dict[int, Outcome],
         waiting: Callable[[], None],
     ) -> None:
-        """Push until each has an outcome. Raises BrokerUnavailable."""
+        """Push until each has an outcome. Raises _Broke, and what `waiting` raises."""
         idling = Idling(BETWEEN_TRIES)
         left = list(parcels)
         try:
             while left:
-                answers = self._ask(line, left)
-                blocked = [
-                    each for each, got in zip(left, answers, strict=True) if _is_blocked(got)
-                ]
-                for each, answer in zip(left, answers, strict=True):
-                    if not _is_blocked(answer):
-                        outcomes[each.place] = self._judge(line, each, answer)
-                left = blocked
+                try:
+                    left = self._push_once(line, left, outcomes)
+                except BrokerUnavailable as error:
+                    raise _Broke(str(error)) from error
                 self._is_blocked = bool(left)
                 self._waits_for = frozenset(each.message.queue for each in left)
                 if left:
@@ -152,16 +158,31 @@ class RedisPublisher:
         finally:
             self._is_blocked, self._waits_for = False, frozenset()
 
+    def _push_once(
+        self, line: Line, parcels: Sequence[Parcelled], outcomes: dict[int, Outcome]
+    ) -> list[Parcelled]:
+        """Push each once; return those that the server takes later. Raises BrokerUnavailable."""
+        later = []
+        for each, answer in zip(parcels, self._ask(line, parcels), strict=True):
+            if _is_blocked(answer):
+                later.append(each)
+            else:
+                outcomes[each.place] = self._judge(line, each, answer)
+        return later
+
     def _judge(self, line: Line, parcel: Parcelled, answer: object) -> Outcome:
         queue = parcel.message.queue
-        if answer == 0:
+        if answer == 0 and queue not in self._missing:
             # Perhaps another exchange than usual names it.
             found = line.find_binding(queue)
             if found is None:
-                return Returned(f"nobody has made it at {line.place}")
-            self._bindings[queue] = found
-            (answer,) = self._ask(line, [parcel])
-        if isinstance(answer, Exception):
+                self._missing.add(queue)
+            else:
+                self._bindings[queue] = found
+                (answer,) = self._ask(line, [parcel])
+        if isinstance(answer, ResponseError):
+            if not _is_of_the_message(answer):
+                line.fail(answer)
             return Refused(str(answer))
         return Confirmed() if answer == 1 else Returned(f"nobody has made it at {line.place}")
 
@@ -197,6 +218,14 @@ def _is_blocked(answer: object) -> bool:
     )
 
 
+def _is_of_the_message(answer: ResponseError) -> bool:
+    """Say whether an error is about this message or its queue, and not about the server.
+
+    A server that has become a replica, or is busy with a script, refuses whatever it is given.
+    """
+    return isinstance(answer, NoPermissionError) or str(answer).startswith(_OF_THE_MESSAGE)
+
+
 def _why_refused(message: Outgoing) -> str | None:
     """Return why a message cannot be pushed, or could not be read afterwards; else None."""
     try:
@@ -224,8 +253,12 @@ class RedisQueues:
         return None if ready is None else QueueLook(ready=ready, consumers=0)
 
     def depth(self, queue: str) -> int | None:
-        """Return how many messages are ready, or None when nobody has made the queue."""
+        """Return how many messages are ready, or None when nobody has made the queue.
+
+        Ready is also what a process had in hand that is gone by now.
+        """
         line = self._line
+        take_from_the_gone(line, queue)
         count, known = line.ask(scripts.COUNT, [line.known, *line.lists(queue)], [queue])
         is_there = count or known or line.find_binding(queue) is not None
         return int(count) if is_there else None
@@ -377,7 +410,7 @@ class RedisTransport:
 
     def __init__(self, address: Address, *, lease: float = LEASE) -> None:
         """Connect to nothing yet. `lease`: seconds for which a frozen consumer keeps its messages."""
-        self._address = address
+        self.address = address
         self._lease = lease
         self._memory = ServerMemory()
         self.place = address.place
@@ -387,11 +420,11 @@ class RedisTransport:
 
         The probe is not used: a server without memory refuses a message, and leaves no doubt.
         """
-        return RedisPublisher(self._address)
+        return RedisPublisher(self.address)
 
     def consumer(self, queue: str, prefetch: int) -> RedisConsumer:
         """Connect a consumer of a queue that exists. Raises BrokerUnavailable."""
-        line = Line(self._address)
+        line = Line(self.address)
         if RedisQueues(line, self._memory).depth(queue) is None:
             line.close()
             raise BrokerUnavailable(f"the broker at {line.place}: nobody has made {queue!r}")
@@ -401,22 +434,37 @@ class RedisTransport:
 
     def queues(self) -> RedisQueues:
         """Connect to look at queues. Raises BrokerUnavailable."""
-        return RedisQueues(Line(self._address), self._memory)
+        return RedisQueues(Line(self.address), self._memory)
 
-    def try_out(self, _staging_queue: str) -> TrialReport:
-        """Look what the server may lose. Raises BrokerUnavailable."""
-        queues = self.queues()
-        try:
+    def try_out(self, staging_queue: str) -> TrialReport:
+        """Declare, fill, read and delete a queue that nobody else has, and look what may be lost.
+
+        Raises BrokerUnavailable, also while the server takes no message.
+        """
+        queue = f"{staging_queue}.check.{uuid4().hex[:12]}"
+        with (
+            closing(self.queues()) as queues,
+            closing(self.publisher()) as publisher,
+        ):
+            queues.declare_error_queue(queue)
+            try:
+                self._use(queue, publisher)
+            finally:
+                queues.delete(queue)
             return TrialReport(risks=queues.find_risks())
-        finally:
-            queues.close()
+
+    def _use(self, queue: str, publisher: RedisPublisher) -> None:
+        def give_up() -> None:
+            if publisher.awaited.blocked:
+                raise BrokerUnavailable(f"the broker at {self.place} takes no messages: {_FULL}")
+
+        publisher.publish([Outgoing(queue=queue, raw=CODEC.empty, body=b"")], give_up)
+        with closing(self.consumer(queue, 1)) as consumer:
+            consumer.ack(consumer.receive(1, 0))
 
 
 def make_transport(options: TransportOptions) -> RedisTransport:
     """Return the transport; the settings allow only one URL here. Raises ConfigurationError."""
     given = dict(options.kombu)
-    lease = given.pop("visibility_timeout", LEASE)
-    return RedisTransport(
-        Address(url=options.urls[0], options=given, tls=options.tls),
-        lease=float(lease) if isinstance(lease, int | float) else LEASE,
-    )
+    lease = float(str(given.pop("visibility_timeout", LEASE)))
+    return RedisTransport(Address(url=options.urls[0], options=given, tls=options.tls), lease=lease)
