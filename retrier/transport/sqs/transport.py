@@ -215,7 +215,7 @@ class SqsTransport:
         self._address = address
         self._dice = dice
         self._urls: dict[str, str] = {}
-        self.requests = Requests()
+        self._requests = Requests()
         self.capabilities = replace(CAPABILITIES, visibility=address.visibility)
         self.place = address.place
 
@@ -238,6 +238,10 @@ class SqsTransport:
     def queues(self) -> SqsQueues:
         """Make a looker at queues. Raises BrokerUnavailable."""
         return SqsQueues(self._connect())
+
+    def count_requests(self) -> Mapping[str, int]:
+        """Return how many requests this process has sent, by action: AWS charges for each."""
+        return self._requests.by_action()
 
     def try_out(self, staging_queue: str) -> TrialReport:
         """Make, fill, read and delete a queue that nobody else has. Raises BrokerUnavailable."""
@@ -263,7 +267,7 @@ class SqsTransport:
             queues.close()
 
     def _connect(self) -> Line:
-        return Line(self._address, self.requests, self._urls, self._dice)
+        return Line(self._address, self._requests, self._urls, self._dice)
 
 
 def _do_nothing() -> None:
