@@ -132,7 +132,7 @@ class SqsQueues:
         have the rights, and take no message.
         """
         tries: Mapping[str, Mapping[str, Any]] = {
-            "ReceiveMessage": {"MaxNumberOfMessages": 11},
+            "ReceiveMessage": {"MaxNumberOfMessages": 11, "VisibilityTimeout": 0},
             "DeleteMessage": {"ReceiptHandle": "none"},
         }
         for action, parameters in tries.items():
