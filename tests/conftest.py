@@ -94,6 +94,15 @@ def redis_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def sqs_server() -> Iterator[Any]:
+    """Give a server that behaves as Amazon SQS does; all tests of a process share it."""
+    from tests.support.sqs_server import running_sqs  # noqa: PLC0415 - boto3 takes long to load
+
+    with running_sqs() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
 def amqp_url() -> Iterator[str]:
     """Give the URL of a RabbitMQ server."""
     with found(RABBITMQ) as url:

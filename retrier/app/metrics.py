@@ -536,6 +536,24 @@ class AuditCollector(Collector):
         )
 
 
+class RequestsCollector(Collector):
+    """Shows what this process has asked of a broker that is paid by the request."""
+
+    def __init__(self, read: Callable[[], Mapping[str, int]]) -> None:
+        self._read = read
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield a counter, with a label for what was asked for."""
+        told = CounterMetricFamily(
+            "retrier_broker_requests",
+            "Requests that this process has sent to a broker that is paid by the request.",
+            labels=["action"],
+        )
+        for action, count in self._read().items():
+            told.add_metric([action], count)
+        yield told
+
+
 class ProcessGauges:
     """The present state of this process, read at each scrape without any wait."""
 
@@ -654,6 +672,10 @@ class Metrics:
     def watch_readiness(self, read: Callable[[], Readiness]) -> None:
         """Show from now on for each part whether it is ready."""
         self.registry.register(ReadinessCollector(read))
+
+    def watch_requests(self, read: Callable[[], Mapping[str, int]]) -> None:
+        """Show from now on how many requests were sent to the broker."""
+        self.registry.register(RequestsCollector(read))
 
     def watch_audit(self, audit: AuditState) -> None:
         """Show from now on the audit of this process."""

@@ -75,6 +75,7 @@ from retrier.store.outgoing import is_any_outgoing
 from retrier.store.upgrade import find_revision, upgrade_schema
 from retrier.store.upkeep import get_installation_id, probe_read
 from retrier.transport.capabilities import list_kept, list_not_kept
+from retrier.transport.seam import CountsRequests
 from retrier.web.parts import Addition, QueueState
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -281,6 +282,8 @@ class Service:
             self._board.watch("log-in", parts.provider.describe)
         parts.metrics.watch_readiness(self._board.read)
         parts.metrics.process.watch_policies(lambda: not parts.policies.in_force.problems)
+        if isinstance(parts.transport, CountsRequests):
+            parts.metrics.watch_requests(parts.transport.count_requests)
         self._ingestors: list[Ingestor] = []
         self._reads: ReadReport | None = None
         self._process = ProcessReport(parts, roles)

@@ -1,5 +1,6 @@
 """The settings of the broker: its URL, and what goes with which kind of broker."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
@@ -15,7 +16,7 @@ REDIS = frozenset({"redis", "rediss", "sentinel"})
 SECURE = ("amqps://", "rediss://")
 """Where `broker.tls` has a meaning."""
 _KNOWN = (
-    "must begin with amqp://, amqps://, embedded:///, redis://, rediss:// or sentinel://; "
+    "must begin with amqp://, amqps://, embedded:///, redis://, rediss://, sentinel:// or sqs://; "
     "filesystem://, mongodb://, pgmq:// and sqla+...:// keep fewer promises"
 )
 _REFUSED: Mapping[str, str] = {
@@ -43,6 +44,10 @@ _OF_REDIS = (
     "socket_timeout",
 )
 """Kombu's transport options that have a meaning here. Others are about Kombu's own way to consume."""
+WAIT = "wait_time_seconds"
+_OF_SQS = (VISIBILITY, WAIT, "endpoint_url", "profile_name", "role_arn")
+_LONGEST_VISIBILITY, _LONGEST_WAIT = 12 * 3600, 20
+"""Seconds: SQS allows no more."""
 _USUAL_LEASE = "15s"
 
 
@@ -62,9 +67,23 @@ def _check_broker_url(url: str) -> str:
         )
     if scheme == "embedded":
         _check_embedded_path(rest)
+    elif scheme == "sqs":
+        _check_region(url)
     elif scheme in AMQP | REDIS:
         return _check_server_url(url)
     return f"{given.lower()}://{rest}"
+
+
+def _check_region(url: str) -> None:
+    _check_end(url)
+    check_host_and_port(url)
+    parts = urlsplit(url)
+    region = parts.netloc.rpartition("@")[2]
+    if parts.path.strip("/") or not _REGION.fullmatch(region):
+        raise ValueError("must be sqs:// and a region, such as sqs://eu-west-1")
+
+
+_REGION = re.compile(r"[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}")
 
 
 def _check_sentinels(urls: Sequence[str]) -> str:
@@ -178,9 +197,33 @@ def find_broker_clashes(tree: Mapping[str, object]) -> Iterator[Clash]:
     if not isinstance(options, dict):
         return  # reported as no mapping
     if options and scheme in AMQP | {"embedded"}:
-        yield ("broker", "transport_options"), "is for brokers that only Kombu knows, such as Redis"
+        why_not = "is for brokers that only Kombu knows, such as Redis, and for SQS"
+        yield ("broker", "transport_options"), why_not
+    if scheme == "sqs":
+        yield from _find_sqs_clashes(tree, broker, options)
     if scheme in REDIS:
         yield from _find_redis_clashes(tree, broker, options, scheme)
+
+
+def _find_sqs_clashes(
+    tree: Mapping[str, object], broker: Mapping[str, object], options: Mapping[object, object]
+) -> Iterator[Clash]:
+    if broker.get("staging_queue_type") == "classic":
+        why_not = "has no meaning with SQS: its queues have no types"
+        yield ("broker", "staging_queue_type"), why_not
+    for name in (str(each) for each in options if each not in _OF_SQS):
+        near = nearest(name, frozenset(_OF_SQS))
+        hint = "" if near is None else f" (perhaps {near} is meant)"
+        why_not = f"has no meaning with SQS{hint}; known are {', '.join(_OF_SQS)}"
+        yield ("broker", "transport_options", name), why_not
+    for name, most in ((VISIBILITY, _LONGEST_VISIBILITY), (WAIT, _LONGEST_WAIT)):
+        given = options.get(name, 0)
+        if isinstance(given, bool) or not str(given).isdecimal() or int(str(given)) > most:
+            why_not = f"must be whole seconds, {most:,} at most"
+            yield ("broker", "transport_options", name), why_not
+            return
+    if VISIBILITY in options:
+        yield from _find_short_visibility(tree, options[VISIBILITY])
 
 
 def _find_redis_clashes(

@@ -5,9 +5,9 @@ breaks a connection raises BrokerUnavailable with host and reason; the object is
 subclass QueueSilent means that the broker is there, but a queue does not answer.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from retrier.domain.wire import Delivery, Outcome, Outgoing, PropertyCodec
 from retrier.overlap import WhileInFlight, nothing_else
@@ -268,4 +268,13 @@ class Transport(Protocol):
 
         Nothing of it stays, and the staging queue itself is not touched. Raises BrokerUnavailable.
         """
+        ...
+
+
+@runtime_checkable
+class CountsRequests(Protocol):
+    """A transport to a broker that is paid by the request."""
+
+    def count_requests(self) -> Mapping[str, int]:
+        """Return how many requests this process has sent, by what was asked for."""
         ...

@@ -17,6 +17,7 @@ TRANSPORTS: Mapping[str, str] = MappingProxyType(
         "redis": "retrier.transport.redis",
         "rediss": "retrier.transport.redis",
         "sentinel": "retrier.transport.redis",
+        "sqs": "retrier.transport.sqs",
         "filesystem": "retrier.transport.other_brokers",
         "mongodb": "retrier.transport.other_brokers",
         "pgmq": "retrier.transport.other_brokers",
@@ -28,7 +29,7 @@ loading a client library takes longer than most commands."""
 
 _REDIS = "pip install 'retrier[redis]'"
 EXTRAS: Mapping[str, str] = MappingProxyType(
-    {"redis": _REDIS, "rediss": _REDIS, "sentinel": _REDIS}
+    {"redis": _REDIS, "rediss": _REDIS, "sentinel": _REDIS, "sqs": "pip install 'retrier[sqs]'"}
 )
 """How to install the client library that a scheme needs, where Retrier itself does not."""
 

@@ -43,6 +43,11 @@ class TransportFixtures:
         return lambda raw: raw
 
     @pytest.fixture
+    def as_sent(self) -> Callable[[Raw], Raw]:
+        """Say what of the properties of a delivery the sender has written: all of them."""
+        return lambda raw: raw
+
+    @pytest.fixture
     def new_queue(self) -> Callable[[], str]:
         """Make a queue as those are that exist already: declared by somebody else."""
         raise NotImplementedError

@@ -88,6 +88,29 @@ def caf(**changes: object) -> bytes:
     return json.dumps(task | changes).encode()
 
 
+def lambda_envelope(payload: object = None) -> bytes:
+    """Return what Lambda sends to the destination of calls that it gave up."""
+    called_with = {"order": 7, "buyer": "Zo\u00eb"} if payload is None else payload
+    envelope = {
+        "version": "1.0",
+        "timestamp": "2026-05-04T12:00:00.000Z",
+        "requestContext": {
+            "requestId": "r-7",
+            "functionArn": "arn:aws:lambda:eu-west-1:123456789012:function:pack:$LATEST",
+            "condition": "RetriesExhausted",
+            "approximateInvokeCount": 3,
+        },
+        "requestPayload": called_with,
+        "responseContext": {"statusCode": 200, "functionError": "Unhandled"},
+        "responsePayload": {
+            "errorMessage": "no stock left",
+            "errorType": "ValueError",
+            "stackTrace": ['  File "/var/task/pack.py", line 3, in handle\n'],
+        },
+    }
+    return json.dumps(envelope).encode()
+
+
 ORDER = private("App\\OrderPlaced", id=7, buyer="Zo\u00eb 'x' \\ \"y\"")
 PHP_SENT = sent(envelope(ORDER, (BUS, each(private(BUS, busName="default")))))
 """What the sender sent."""
@@ -536,6 +559,57 @@ SAMPLES = [
             exception_message="delivery limit reached on orders, 2 times",
             failure_reason="delivery_limit",
             attempts_reported=2,
+        ),
+    ),
+    Sample(
+        name="sqs received too often",
+        dialect="sqs",
+        found_on="orders-dead",
+        headers={
+            "tenant": "north",
+            "SQS.ApproximateReceiveCount": "4",
+            "SQS.ApproximateFirstReceiveTimestamp": "1777896060000",
+            "SQS.SentTimestamp": "1777896000000",
+            "SQS.DeadLetterQueueSourceArn": "arn:aws:sqs:eu-west-1:123456789012:orders",
+            "SQS.SourceQueue": "orders",
+            "SQS.MessageId": "s-7",
+        },
+        fields={"message_id": "s-7"},
+        message_id="s-7",
+        details=FailureDetails(
+            queue="orders",
+            destination="orders",
+            exception_message="received too often on orders, 3 times",
+            failure_reason="delivery_limit",
+            time_of_failure=datetime(2026, 5, 4, 12, 1, tzinfo=UTC),
+            time_sent=datetime(2026, 5, 4, 12, tzinfo=UTC),
+            attempts_reported=3,
+        ),
+    ),
+    Sample(
+        name="sqs with an envelope of lambda",
+        dialect="sqs",
+        found_on="calls-failed",
+        headers={
+            "SQS.ApproximateReceiveCount": "1",
+            "SQS.ApproximateFirstReceiveTimestamp": "1777896060000",
+            "SQS.SentTimestamp": "1777896000000",
+            "SQS.MessageId": "s-8",
+        },
+        fields={"message_id": "s-8"},
+        message_id="s-8",
+        body=lambda_envelope(),
+        details=FailureDetails(
+            queue="",
+            destination="",
+            endpoint="pack",
+            exception_type="ValueError",
+            exception_message="no stock left",
+            stack_trace='  File "/var/task/pack.py", line 3, in handle',
+            failure_reason="RetriesExhausted",
+            time_of_failure=datetime(2026, 5, 4, 12, tzinfo=UTC),
+            time_sent=datetime(2026, 5, 4, 12, tzinfo=UTC),
+            attempts_reported=3,
         ),
     ),
 ]

@@ -52,6 +52,7 @@ def idle_metrics() -> Metrics:
         read_figures=lambda: STANDING,
     )
     metrics.watch_readiness(lambda: READINESS)
+    metrics.watch_requests(lambda: {"ReceiveMessage": 0})
     metrics.watch_audit(journal_on(ListedLines()))
     return metrics
 

@@ -5,8 +5,9 @@ from retrier.transport.embedded.transport import CAPABILITIES as EMBEDDED
 from retrier.transport.other_brokers import describe
 from retrier.transport.rabbitmq.transport import CAPABILITIES as RABBITMQ
 from retrier.transport.redis.transport import CAPABILITIES as REDIS
+from retrier.transport.sqs.transport import CAPABILITIES as SQS
 
-DECLARED = (RABBITMQ, EMBEDDED, REDIS, describe("pgmq"), describe("filesystem"))
+DECLARED = (RABBITMQ, EMBEDDED, REDIS, SQS, describe("pgmq"), describe("filesystem"))
 
 
 def overview() -> list[str]:

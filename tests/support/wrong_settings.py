@@ -20,9 +20,9 @@ WRONG_FILES = {
     "instance: my retrier": (
         "instance: must consist of letters, digits, dots, dashes and underscores, is my retrier"
     ),
-    "broker: {url: 'sqs://127.0.0.1'}": (
-        "broker.url: must begin with amqp://, amqps://, embedded:///, redis://, rediss:// or "
-        "sentinel://; filesystem://, mongodb://, pgmq:// and sqla+...:// keep fewer promises"
+    "broker: {url: 'kafka://127.0.0.1'}": (
+        "broker.url: must begin with amqp://, amqps://, embedded:///, redis://, rediss://, "
+        "sentinel:// or sqs://; filesystem://, mongodb://, pgmq:// and sqla+...:// keep fewer promises"
     ),
     "broker: {url: 'memory://'}": (
         "broker.url: must not begin with memory://: its queues are in one process, so no failure of "
@@ -42,7 +42,20 @@ WRONG_FILES = {
         "retries.keep_transient: has no meaning with Redis: it keeps all messages alike"
     ),
     "broker: {url: 'amqp://127.0.0.1', transport_options: {visibility_timeout: 60}}": (
-        "broker.transport_options: is for brokers that only Kombu knows, such as Redis"
+        "broker.transport_options: is for brokers that only Kombu knows, such as Redis, and for SQS"
+    ),
+    "broker: {url: 'sqs://127.0.0.1'}": (
+        "broker.url: must be sqs:// and a region, such as sqs://eu-west-1"
+    ),
+    "broker: {url: 'sqs://eu-west-1', staging_queue_type: classic}": (
+        "broker.staging_queue_type: has no meaning with SQS: its queues have no types"
+    ),
+    "broker: {url: 'sqs://eu-west-1', transport_options: {endpoint: 'http://127.0.0.1'}}": (
+        "broker.transport_options.endpoint: has no meaning with SQS (perhaps endpoint_url is meant); "
+        "known are visibility_timeout, wait_time_seconds, endpoint_url, profile_name, role_arn"
+    ),
+    "broker: {url: 'sqs://eu-west-1', transport_options: {wait_time_seconds: 30}}": (
+        "broker.transport_options.wait_time_seconds: must be whole seconds, 20 at most"
     ),
     "broker: {url: 'redis://127.0.0.1', transport_options: {visibility_timeout: 5}}": (
         "broker.transport_options.visibility_timeout: must be at least 15 (processor.lease): in less "
@@ -117,7 +130,7 @@ WRONG_FILES = {
         "ingestion.error_queues[0]: retrier.staging is the staging queue of this instance"
     ),
     "ingestion: {error_queues: [{queue: a, dialect: esperanto}]}": (
-        "ingestion.error_queues[0].dialect: must be one of nservicebus, retrier, masstransit, spring, symfony, rebus, watermill, easynetq, caf, dramatiq, celery, laravel, taskiq, nestjs, faststream, rabbitmq, is esperanto"
+        "ingestion.error_queues[0].dialect: must be one of nservicebus, retrier, masstransit, spring, symfony, rebus, watermill, easynetq, caf, dramatiq, celery, laravel, taskiq, nestjs, faststream, rabbitmq, sqs, is esperanto"
     ),
     "ingestion: {error_queues: [{queue: a, destinations: {async: a}}]}": (
         "ingestion.error_queues[0].destinations.async: a is a queue that Retrier itself empties"

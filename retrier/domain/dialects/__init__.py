@@ -16,6 +16,7 @@ from retrier.domain.dialects.nestjs import NestJsDialect
 from retrier.domain.dialects.rabbitmq import RabbitMqDialect
 from retrier.domain.dialects.rebus import RebusDialect
 from retrier.domain.dialects.spring import SpringDialect
+from retrier.domain.dialects.sqs import SqsDialect
 from retrier.domain.dialects.symfony import SymfonyDialect
 from retrier.domain.dialects.taskiq import TaskiqDialect
 from retrier.domain.dialects.watermill import WatermillDialect
@@ -27,8 +28,9 @@ RABBITMQ = RabbitMqDialect()
 DRAMATIQ = DramatiqDialect()
 EASYNETQ = EasyNetQDialect()
 SYMFONY = SymfonyDialect()
+SQS = SqsDialect()
 
-ENVELOPES: tuple[Dialect, ...] = (EASYNETQ, SYMFONY)
+ENVELOPES: tuple[Dialect, ...] = (EASYNETQ, SYMFONY, SQS)
 """What came is no message of the sender, or not it alone: that stands inside."""
 
 BY_LIBRARIES: tuple[Dialect, ...] = (
@@ -50,6 +52,7 @@ BY_THE_BROKER: tuple[Dialect, ...] = (
     NestJsDialect(),
     FastStreamDialect(),
     RABBITMQ,
+    SQS,
 )
 """The broker wrote that it failed; whose message it was is said elsewhere."""
 

@@ -40,7 +40,7 @@ def test_every_counter_is_there_before_anything_happened(metrics: Metrics) -> No
 
     shown = {sample.name: sample.value for each in counters for sample in each.samples}
     totals = {name for name in shown if name.endswith("_total")}
-    assert len(totals) == len(counters) == 14
+    assert len(totals) == len(counters) == 15
     assert {shown[name] for name in totals} == {0}
 
 

@@ -1,0 +1,5 @@
+"""Amazon SQS as a transport, over boto3: no envelope, so that messages of any program are read."""
+
+from retrier.transport.sqs.transport import SqsTransport, make_transport
+
+__all__ = ["SqsTransport", "make_transport"]

@@ -1,0 +1,164 @@
+"""Where Amazon SQS is, who we are there, and how queues are named."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from retrier.domain.dialects.sqs import name_in_arn
+from retrier.errors import AccessRefused, ConfigurationError
+
+VISIBILITY = 60
+"""Seconds for which SQS keeps from others what a consumer has in hand, after each sign of life."""
+WAIT = 20
+"""Seconds for which SQS holds an empty answer back: the most that it allows."""
+CONNECT_TIMEOUT = 5
+ANSWER_TIMEOUT = 15
+"""Seconds to wait for an answer, beyond what it is told to hold back."""
+CONNECTIONS = 16
+
+ENDPOINT, ROLE, PROFILE = "endpoint_url", "role_arn", "profile_name"
+VISIBILITY_TIMEOUT, WAIT_TIME = "visibility_timeout", "wait_time_seconds"
+"""What `broker.transport_options` may name; the settings check it."""
+RANGES: Mapping[str, tuple[int, int]] = {VISIBILITY_TIMEOUT: (1, 43_200), WAIT_TIME: (0, 20)}
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo")
+_ARN = re.compile(r"arn:[a-z-]+:sqs:(?P<region>[a-z0-9-]+):(?P<account>\d{12}):(?P<name>.+)")
+_STAGING = ".staging"
+FIFO = ".fifo"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """A region, and how to get in. Without key and secret, boto3 looks for them in its own places."""
+
+    region: str
+    endpoint: str | None = None
+    role: str | None = None
+    profile: str | None = None
+    key: str | None = None
+    secret: str | None = field(default=None, repr=False)
+    visibility: int = VISIBILITY
+    wait: int = WAIT
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return f"SQS in {self.region}" + (f" at {self.endpoint}" if self.endpoint else "")
+
+
+def parse_address(url: str, options: Mapping[str, object]) -> Address:
+    """Read `sqs://REGION`, or `sqs://KEY:SECRET@REGION`, and the transport options.
+
+    Raises ConfigurationError, never with the secret in it.
+    """
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise ConfigurationError(["broker.url: must name a region, such as sqs://eu-west-1"])
+    texts = {name: str(given) for name in (ENDPOINT, ROLE, PROFILE) if (given := options.get(name))}
+    return Address(
+        region=unquote(parts.hostname or ""),
+        key=unquote(parts.username) if parts.username else None,
+        secret=unquote(parts.password) if parts.password else None,
+        endpoint=texts.get(ENDPOINT),
+        role=texts.get(ROLE),
+        profile=texts.get(PROFILE),
+        visibility=_read_number(options, VISIBILITY_TIMEOUT, VISIBILITY),
+        wait=_read_number(options, WAIT_TIME, WAIT),
+    )
+
+
+def _read_number(options: Mapping[str, object], name: str, usual: int) -> int:
+    given = options.get(name, usual)
+    least, most = RANGES[name]
+    text = str(given)
+    if isinstance(given, bool) or not text.isdecimal() or not least <= int(text) <= most:
+        raise ConfigurationError(
+            [f"broker.transport_options.{name}: must be seconds from {least} to {most}"]
+        )
+    return int(text)
+
+
+def make_client(address: Address) -> Any:
+    """Return a client; nothing is asked, but where a role is assumed. Raises AccessRefused.
+
+    The client itself tries nothing twice: after an answer that did not come, a message that is sent
+    again may arrive twice, and only we know which may.
+    """
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT,
+        read_timeout=ANSWER_TIMEOUT + address.wait,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        max_pool_connections=CONNECTIONS,
+        tcp_keepalive=True,
+    )
+    try:
+        session = boto3.Session(
+            aws_access_key_id=address.key,
+            aws_secret_access_key=address.secret,
+            region_name=address.region,
+            profile_name=address.profile,
+        )
+        if address.role:
+            session = _assume(session, address)
+        return session.client("sqs", endpoint_url=address.endpoint, config=config)
+    except (BotoCoreError, ValueError) as error:
+        raise AccessRefused(f"{address.place}: {error}") from error
+
+
+def _assume(session: Any, address: Address) -> Any:
+    """Return a session with the role, renewed before its credentials end: botocore does that."""
+    from botocore.credentials import (  # noqa: PLC0415 - for the few that name a role
+        AssumeRoleCredentialFetcher,
+        DeferredRefreshableCredentials,
+    )
+    from botocore.session import get_session  # noqa: PLC0415
+
+    inner = session._session  # noqa: SLF001 - boto3 has no other way to its own botocore session
+    fetcher = AssumeRoleCredentialFetcher(
+        client_creator=inner.create_client,
+        source_credentials=session.get_credentials(),
+        role_arn=address.role,
+        extra_args={"RoleSessionName": "retrier"},
+    )
+    assumed = get_session()
+    assumed._credentials = DeferredRefreshableCredentials(  # noqa: SLF001 - as botocore's own docs do
+        method="assume-role", refresh_using=fetcher.fetch_credentials
+    )
+    assumed.set_config_variable("region", address.region)
+    return boto3.Session(botocore_session=assumed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueName:
+    """A queue as SQS is asked for it: its name, and its account if that is another one."""
+
+    name: str
+    account: str | None = None
+
+
+def read_name(queue: str, region: str) -> QueueName | None:
+    """Return what SQS calls a queue; None if no queue of this region can be called so.
+
+    A queue of another account goes by its ARN. Retrier's own staging queue has a dot in its name,
+    which SQS does not allow: it has a dash there. No other name is changed.
+    """
+    found = _ARN.fullmatch(queue)
+    if found is not None:
+        if found["region"] != region or not _NAME.fullmatch(found["name"]):
+            return None
+        return QueueName(name=found["name"], account=found["account"])
+    if queue.endswith(_STAGING):
+        queue = queue.replace(".", "-")
+    return QueueName(name=queue) if _NAME.fullmatch(queue) else None
+
+
+def name_beside(arn: str, own_arn: str) -> str:
+    """Return how a queue is called here: by its name if it is in the account of another one of ours."""
+    account, _, _ = own_arn.rpartition(":")
+    return name_in_arn(arn) if arn.rpartition(":")[0] == account else arn

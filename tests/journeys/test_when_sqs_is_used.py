@@ -1,0 +1,120 @@
+"""A shop on SQS: its consumer fails three times, SQS moves the message, and it is retried."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.support.adding_up import assert_all_adds_up
+from tests.support.databases import sqlite_url
+from tests.support.forked_service import ForkingHost
+from tests.support.service import Service, hosted
+from tests.support.sqs_server import URL, SqsServer
+from tests.support.sqs_shop import SqsSent, SqsShop, opened_sqs_shop
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.journey
+
+Opened = tuple[SqsShop, Service, Callable[[str], Any]]
+
+
+@contextmanager
+def opened(server: SqsServer, folder: Path, *, fifo: bool = False) -> Iterator[Opened]:
+    """Give a shop and a service, and what asks it."""
+    instance = f"test-{uuid4().hex[:12]}"
+    with opened_sqs_shop(server, instance, fifo=fifo) as shop:
+        settings = {
+            "instance": instance,
+            "broker": {"url": URL, "transport_options": server.options()},
+            "database": {"url": sqlite_url(folder)},
+            "ingestion": {"error_queues": [shop.error]},
+            "api": {"port": 0},
+        }
+        with hosted(folder, settings, ForkingHost) as host:
+            service = host.start_ready()
+            with service.http as http:
+                yield shop, service, http
+        assert_all_adds_up(host.config)
+
+
+def listed(http: Any, count: int) -> list[dict[str, Any]]:
+    """Wait until so many are unresolved, and return them."""
+    path = "/api/errors?status=unresolved"
+    wait_until(lambda: http.get(path).headers["Total-Count"] == str(count), 60, f"{count} failed")
+    found: list[dict[str, Any]] = http.get(path).json()
+    return found
+
+
+def without_ours(sent: SqsSent) -> dict[str, Any]:
+    ours = ("Retrier.", "ServiceControl.")
+    return {name: each for name, each in sent.attributes.items() if not name.startswith(ours)}
+
+
+def test_what_fails_three_times_is_kept_retried_and_known_again(
+    sqs_server: SqsServer, tmp_path: Path
+) -> None:
+    # Given twelve orders over which a consumer failed three times, so that SQS moved them
+    with opened(sqs_server, tmp_path) as (shop, _, http):
+        sent = shop.fail(12)
+        failed = listed(http, 12)
+
+        # Then they are listed with the queue where they failed
+        assert {each["receiving_endpoint"]["name"] for each in failed} == {shop.orders}
+
+        # When one is retried
+        one = failed[0]["id"]
+        http.post(f"/api/errors/{one}/retry")
+
+        # Then it arrives as it was
+        (again,) = shop.take(1)
+        (original,) = [each for each in sent if each.body == again.body]
+        assert without_ours(again) == original.attributes
+
+        # When it fails three times more
+        shop.send([again])
+        shop.fail_all(1)
+
+        # Then it is the same message, and no thirteenth
+        listed(http, 12)
+        attempts = http.get(f"/api/errors/{one}").json()["number_of_processing_attempts"]
+        assert attempts == 2
+
+        # When all are retried
+        http.post("/api/errors/retry/all")
+
+        # Then each arrives exactly once
+        taken = shop.take(12)
+        assert sorted(each.body for each in taken) == sorted(each.body for each in sent)
+
+        # And a confirmation resolves
+        shop.confirm(next(each for each in taken if each.body == again.body))
+        wait_until(lambda: http.get(f"/api/errors/{one}").json()["status"] == "resolved", 30)
+
+
+def test_a_retry_to_a_queue_that_is_gone_comes_back_with_the_reason(
+    sqs_server: SqsServer, tmp_path: Path
+) -> None:
+    with opened(sqs_server, tmp_path) as (shop, service, http):
+        shop.fail(1)
+        listed(http, 1)
+        shop.delete(shop.orders)
+
+        http.post("/api/errors/retry/all")
+
+        wait_until(lambda: service.find("message.reverted"), 60, "it is reverted")
+
+
+def test_messages_of_a_group_go_back_in_their_order(sqs_server: SqsServer, tmp_path: Path) -> None:
+    with opened(sqs_server, tmp_path, fifo=True) as (shop, _, http):
+        sent = [*shop.fail(7, group="a"), *shop.fail(6, group="b")]
+        listed(http, 13)
+
+        http.post("/api/errors/retry/all")
+
+        taken = shop.take(13)
+        for group in ("a", "b"):
+            came = [each.body for each in taken if each.group == group]
+            assert came == [each.body for each in sent if each.group == group]
