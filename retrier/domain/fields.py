@@ -351,6 +351,15 @@ class FieldCondition:
                 raise NoCondition(_TURNED.format(self.name))
         return lowest, highest
 
+    @property
+    def is_of_times(self) -> bool:
+        """Whether the ends of a range are times: then no number lies between them."""
+        first, _, last = (each.strip() for each in self.text.partition(BETWEEN))
+        return _is_time(first or last)
+
+
+TIMES_LIKE = "____-__-__%"
+"""The pattern (LIKE) of a time, which no number has: both have their `comparable` in one column."""
 
 _SHOWN = 40
 _HALF = (

@@ -7,7 +7,7 @@ from itertools import accumulate, takewhile
 from sqlalchemy import ColumnElement, Select, delete, func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.fields import DeclaredField, FieldCondition, comparable, read_stored
+from retrier.domain.fields import TIMES_LIKE, DeclaredField, FieldCondition, comparable, read_stored
 from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.sql_dialect import IN_BINARY, by_code_point
@@ -78,7 +78,8 @@ def holders_of(condition: FieldCondition) -> Select[tuple[int]]:
         *([] if lowest is None else [fields.comparable >= lowest]),
         *([] if highest is None else [fields.comparable <= highest]),
     ]
-    return named.where(*ends)
+    is_time = fields.value.like(TIMES_LIKE)
+    return named.where(*ends, is_time if condition.is_of_times else ~is_time)
 
 
 def have_fields(conditions: Iterable[FieldCondition]) -> list[ColumnElement[bool]]:

@@ -166,6 +166,24 @@ class TestASelection:
     ) -> None:
         assert numbers_of(stored, wanted(**values)) == found
 
+    @pytest.mark.parametrize(
+        ("range_of", "found"),
+        [
+            ("5..", ["1", "2"]),
+            ("..8", ["1"]),
+            ("2026-05-05..2026-05-05", ["3"]),
+            ("..2026-05-05", ["3", "4"]),
+        ],
+    )
+    def test_takes_no_time_for_a_number_and_no_number_for_a_time(
+        self, database: Database, range_of: str, found: list[str]
+    ) -> None:
+        values = ["7", "1777939200", "2026-05-05", "1969-01-01"]
+        numbered = enumerate(values, start=1)
+        record(database, *(failed(order=str(each), when=value) for each, value in numbered))
+
+        assert numbers_of(database, wanted(when=range_of)) == found
+
     def test_joins_them_with_other_conditions(self, stored: Database) -> None:
         selection = Selection(
             queue="elsewhere",
