@@ -69,6 +69,7 @@ _UNSEEN = (
     "not tried: whether it has a dead-letter exchange, which is shown only to who may configure it"
 )
 
+_MAY_LOSE = "the server itself may lose messages"
 _DECLARED = (
     "will be declared durable, without arguments; the broker refuses (406) a program that declares "
     "it with arguments: start that program first, and its queue is taken as it is"
@@ -94,7 +95,7 @@ def check_broker(settings: Settings) -> list[CheckResult]:
             *_check_log_queue(settings, queues),
             *_check_notices(settings, queues),
             *_check_heads(settings, queues),
-            _check_staging(settings, transport),
+            *_check_staging(settings, transport),
         ]
     except BrokerUnavailable as error:
         return [_word_broker(error, _describe_needed(settings, transport))]
@@ -208,14 +209,17 @@ def _check_existing(name: str, queue: str, what: str, queues: Queues) -> CheckRe
     return CheckResult(name=f"{name} {queue}", ok=ready is not None, text=text)
 
 
-def _check_staging(settings: Settings, transport: Transport) -> CheckResult:
+def _check_staging(settings: Settings, transport: Transport) -> Iterator[CheckResult]:
     trial = transport.try_out(settings.staging_queue)
     tried = "; ".join(["ok", *(f"not tried: {each}" for each in trial.untried)])
-    return CheckResult(
+    yield CheckResult(
         name=f"staging queue {settings.staging_queue}",
         ok=not trial.problems,
         text="; ".join(trial.problems) or tried,
     )
+    if trial.risks:
+        text = f"warning: {_MAY_LOSE}: {'; '.join(trial.risks)}"
+        yield CheckResult(name="broker", ok=True, text=text)
 
 
 def _check_destinations(settings: Settings, queues: Queues) -> Iterator[CheckResult]:

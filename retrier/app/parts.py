@@ -112,6 +112,7 @@ def make_transport(settings: Settings) -> Transport:
         connection_name=settings.instance,
         dice=SystemRandom(),
         tls=Tls(**settings.broker.tls.model_dump()),
+        kombu=settings.broker.transport_options,
     )
     return transports.make_transport(options)
 

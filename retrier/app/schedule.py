@@ -277,6 +277,7 @@ class Ticks:
             try:
                 names = (*self._parts.error_queues, self._parts.settings.staging_queue)
                 depths = {name: queues.depth(name) for name in names}
+                risks = queues.find_risks()
             finally:
                 queues.close()
         except BrokerUnavailable as error:
@@ -293,7 +294,8 @@ class Ticks:
             f"{name}: {none[name] if depth is None else f'{depth} ready'}"
             for name, depth in depths.items()
         )
-        self._board.put("broker", ready=True, reason=f"reached; {shown}")
+        told = "; ".join(["reached", shown, *(f"warning: {each}" for each in risks)])
+        self._board.put("broker", ready=True, reason=told)
 
     def count_imports(self) -> None:
         """Count the messages that could not be read: they wait, and are no reason not to be ready."""

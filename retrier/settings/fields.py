@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -13,7 +13,6 @@ from retrier.domain.headers import why_not_dropped
 from retrier.domain.hosts import parse_host, parse_network, parse_origin
 from retrier.domain.parameters import nearest
 from retrier.private_files import NOT_ASKED, is_encrypted
-from retrier.transport.transports import TRANSPORTS
 
 KeyPath = tuple[str, ...]
 """A key, after the sections that hold it: `("broker", "url")`."""
@@ -236,64 +235,10 @@ def redact(url: str) -> str:
     return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
 
 
-def _check_broker_url(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    if not separator or scheme.lower() not in TRANSPORTS:
-        raise ValueError("must begin with amqp://, amqps:// or embedded:///")
-    if "://" in rest:
-        # Read as one URL, the second would be its virtual host, and be shown with its password.
-        raise ValueError(
-            "must be a list of URLs where it names several; commas are for the environment"
-        )
-    if scheme.lower() == "embedded":
-        _check_embedded_path(rest)
-    else:
-        _check_host_and_port(url)
-        _check_end(url)
-        host = urlsplit(url).hostname or ""
-        if not unquote(host).strip():
-            # A client would take this machine for it: a variable that is not set would go unseen.
-            raise ValueError("must name a host, such as amqp://127.0.0.1")
-        if "," in host:
-            raise ValueError("must be a list of URLs where it names several hosts")
-    return f"{scheme.lower()}://{rest}"
-
-
-def _read_broker_urls(value: object) -> object:
-    """Read one URL as a list of one; its problems are reported without an index."""
-    match value:
-        case str(url) | [str(url)]:
-            return (_check_broker_url(url),)
-        case list() | tuple():
-            return value
-        case _:
-            raise ValueError("must be a URL or a list of URLs")
-
-
-def _check_broker_urls(urls: Sequence[str]) -> Sequence[str]:
-    """Refuse URLs that are not nodes of one broker: the service connects to any of them."""
-    if not urls:
-        raise ValueError("must name at least one URL")
-    if len(urls) > 1 and any(url.startswith("embedded:") for url in urls):
-        raise ValueError("must name one URL only where one is embedded:///")
-    if len({_leave_out_place(url) for url in urls}) > 1:
-        raise ValueError(
-            "must name the nodes of one broker: "
-            "scheme, user, password and virtual host must be the same in each"
-        )
-    return urls
-
-
-def _leave_out_place(url: str) -> tuple[str | None, ...]:
-    parts = urlsplit(url)
-    virtual_host = unquote(parts.path[1:]) or "/"
-    return parts.scheme, parts.username, parts.password, virtual_host
-
-
 def _check_database_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if separator and scheme.lower() in _POSTGRESQL_SCHEMES:
-        _check_host_and_port(url)
+        check_host_and_port(url)
         if problem := find_parameter_problem(url):
             raise ValueError(problem)
         return f"postgresql+psycopg://{rest}"
@@ -304,21 +249,8 @@ def _check_database_url(url: str) -> str:
     return f"sqlite://{rest}"
 
 
-def _check_embedded_path(rest: str) -> None:
-    if not rest.startswith("/") or rest.endswith("/"):
-        raise ValueError("must name a file: embedded:///PATH")
-    _check_end(rest)
-
-
-def _check_end(url: str) -> None:
-    if "?" in url or "#" in url:
-        raise ValueError(
-            "takes no parameters: no ? and no # (in a name or password they are written %3F %23); "
-            "TLS is set with amqps:// and broker.tls"
-        )
-
-
-def _check_host_and_port(url: str) -> None:
+def check_host_and_port(url: str) -> None:
+    """Raise ValueError for a URL without a usable host and port."""
     # The error of urlsplit is not shown: it quotes the port, which may be a part of a password.
     try:
         port = urlsplit(url).port
@@ -364,13 +296,6 @@ def _check_trusted_proxy(address: str) -> str:
 
 
 # repr=False: tracebacks print settings, and must not print passwords.
-_BrokerUrl = Annotated[str, AfterValidator(_check_broker_url)]
-BrokerUrls = Annotated[
-    tuple[_BrokerUrl, ...],
-    BeforeValidator(_read_broker_urls),
-    AfterValidator(_check_broker_urls),
-    Field(repr=False),
-]
 DatabaseUrl = Annotated[str, AfterValidator(_check_database_url), Field(repr=False)]
 ListeningHost = Annotated[str, AfterValidator(_check_listening_host)]
 AllowedHost = Annotated[str, AfterValidator(_check_allowed_host)]

@@ -279,6 +279,10 @@ _LISTS: frozenset[KeyPath] = frozenset(
 )
 
 
+_DEEP = (("policies",), ("access",), ("broker", "transport_options"))
+"""What is too deep, or too free, for one variable for each key."""
+
+
 def read_environment(environ: Mapping[str, str], model: type[BaseModel]) -> dict[KeyPath, str]:
     """Map the path of each setting that the environment gives to the name of its variable.
 
@@ -309,7 +313,7 @@ def _path(name: str) -> KeyPath:
 def _read_value(path: KeyPath, text: str) -> object:
     if path in _LISTS:
         return _read_list(text)
-    return _read_policies(text) if path in (("policies",), ("access",)) else text
+    return _read_policies(text) if path in _DEEP else text
 
 
 def _read_policies(text: str) -> object:

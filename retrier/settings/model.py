@@ -14,11 +14,11 @@ from retrier.domain.breakers import BreakerRules
 from retrier.domain.retention import RetentionTimes
 from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.settings.access import AccessSection, find_access_clashes
+from retrier.settings.brokers import SECURE, BrokerUrls, KombuOptions, find_broker_clashes
 from retrier.settings.dialects import DialectSection, find_dialect_clashes
 from retrier.settings.fields import (
     AllowedHost,
     AllowedOrigin,
-    BrokerUrls,
     Count,
     DatabaseUrl,
     DroppedHeader,
@@ -65,7 +65,7 @@ Authorities = Annotated[str, AfterValidator(_check_file), AfterValidator(_check_
 
 
 class BrokerTls(BaseModel):
-    """How a connection with amqps:// is secured; an empty name is no file."""
+    """How a connection with amqps:// or rediss:// is secured; an empty name is no file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -121,8 +121,8 @@ def _find_clashes(tls: Mapping[Any, Any], url: object) -> Iterator[SettingProble
     # A file that does not exist is a problem of its own.
     files = {name: str(tls[name]) for name in _FILES if Path(str(tls.get(name) or "")).is_file()}
     unverified = str(tls.get("verify")).lower() == "false"
-    if (files or unverified) and not all(str(each).lower().startswith("amqps://") for each in urls):
-        yield ("broker", "tls"), "is for a broker.url that begins with amqps://"
+    if (files or unverified) and not all(str(each).lower().startswith(SECURE) for each in urls):
+        yield ("broker", "tls"), "is for a broker.url that begins with amqps:// or rediss://"
     certificate, key = files.get("certificate"), files.get("key")
     if key and not tls.get("certificate"):
         yield ("broker", "tls", "key"), "needs the certificate that it belongs to"
@@ -198,6 +198,7 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
     It reads values that are not checked yet, so that another wrong value does not hide a clash.
     """
     yield from find_tls_clashes(tree)
+    yield from find_broker_clashes(tree)
     yield from find_dialect_clashes(tree)
     yield from find_field_clashes(tree)
     yield from find_access_clashes(tree)
@@ -267,6 +268,8 @@ class Broker(Section):
     """One URL for each node of the broker that may be connected to."""
     staging_queue_type: Literal["quorum", "classic"] = "quorum"
     tls: BrokerTls = BrokerTls()
+    transport_options: KombuOptions = Field(default_factory=dict)
+    """Kombu's transport options, for brokers that it knows: those of Celery's settings."""
 
 
 class Database(Section):

@@ -38,6 +38,8 @@ class Capabilities:
     """The broker is a file of this machine, and no server: its place is a path."""
     nobody_declares: bool = False
     """Nobody else declares an error queue before the first failure: Retrier does so, unasked."""
+    made_by_use: bool = False
+    """Clients do not declare queues: one is there as soon as somebody publishes to it or consumes it."""
     told: Mapping[str, str] = field(default_factory=dict)
     """Words by row of the table; see ROWS."""
 

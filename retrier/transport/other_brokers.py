@@ -1,7 +1,7 @@
-"""Any broker that Kombu knows, as far as it can keep what a worker promises.
+"""Any broker that Kombu knows, as far as it can keep what is promised: `describe` says it for each.
 
 A publish is taken as done when it returns; a missing queue is not noticed; what is unacknowledged
-when a process dies comes back only where the broker does so. docs/worker.md says it for each.
+when a process dies comes back only where the broker does so.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,16 +19,17 @@ from kombu.utils.url import maybe_sanitize_url
 from retrier.domain.wire import Confirmed, Delivery, Outcome, Outgoing, PropertyCodec
 from retrier.errors import BrokerUnavailable, ConfigurationError
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.transport.capabilities import Capabilities
+from retrier.transport.capabilities import BY_TIME, Capabilities
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.transport import Idling
-from retrier.transport.seam import Queues, TrialReport, Unsettled
+from retrier.transport.payloads import read_payload
+from retrier.transport.seam import QueueLook, TrialReport, Unsettled
+from retrier.transport.transports import TransportOptions, find_scheme
 
 KOMBU_JSON: Any = kombu_json
 """Any, because Kombu has types for half of itself only."""
 UntypedConnection: Any = kombu.Connection
-OWN = frozenset({"delivery_tag", "delivery_info", "body_encoding"})
-"""Properties that belong to one delivery, and not to the message."""
+UntypedQueue: Any = kombu.Queue
 RESTORE_EVERY = 5.0
 """Seconds between two looks at what other processes left unacknowledged (Redis)."""
 
@@ -179,18 +180,15 @@ class KombuConsumer:
     def _delivery(self, message: Any) -> Delivery:
         # Not `message.body`: Kombu decompresses it and keeps the header that says it is compressed.
         payload = message._raw  # noqa: SLF001 - nowhere else is the message as it came
-        properties = payload.get("properties") or {}
-        info = properties.get("delivery_info") or {}
-        kept = {name: value for name, value in properties.items() if name not in OWN}
-        envelope = {name: value for name, value in payload.items() if name not in _NOT_SENT}
-        body = self._line.channel.decode_body(payload.get("body"), properties.get("body_encoding"))
+        parcel = read_payload(KOMBU_JSON.dumps(payload).encode())
         self._tags.add(message.delivery_tag)
         return Delivery(
             tag=message.delivery_tag,
             queue=self._queue,
-            raw=KOMBU_JSON.dumps({**envelope, "properties": kept}).encode(),
-            body=body.encode() if isinstance(body, str) else bytes(body or b""),
-            redelivered=bool(payload.get("redelivered") or info.get("redelivered")),
+            raw=parcel.raw,
+            body=parcel.body,
+            redelivered=parcel.redelivered,
+            routing_key=parcel.routing_key,
         )
 
     def _restore(self) -> None:
@@ -211,22 +209,112 @@ class KombuConsumer:
         self._tags.discard(delivery.tag)
 
 
-_NOT_SENT = frozenset({"body", "properties", "redelivered"})
+class KombuQueues:
+    """Declares queues with Kombu. Nobody says whether one exists, so each does."""
+
+    def __init__(self, line: KombuLine) -> None:
+        self._line = line
+
+    def look(self, queue: str) -> QueueLook:
+        """Return how many messages are ready. Raises BrokerUnavailable."""
+        return QueueLook(ready=self.depth(queue), consumers=0)
+
+    def depth(self, queue: str) -> int:
+        """Return how many messages are ready. Raises BrokerUnavailable."""
+        return int(self._ask(lambda: self._line.channel._size(queue)))  # noqa: SLF001 - a passive declaration would make it, or deny it
+
+    def exists(self, _queue: str) -> bool:
+        """Return True: nobody can say that it does not."""
+        return True
+
+    def declare_error_queue(self, queue: str) -> bool:
+        """Declare it; return False, as it may have existed. Raises BrokerUnavailable."""
+        self._ask(UntypedQueue(queue, channel=self._line.channel).declare)
+        return False
+
+    def why_not_declarable(self, _queue: str) -> None:
+        """Return None: all queues can be declared."""
+
+    def declare_staging_queue(self, queue: str) -> None:
+        """Declare it. Whether others use it is not seen. Raises BrokerUnavailable."""
+        self.declare_error_queue(queue)
+
+    def delivery_limit(self, _queue: str) -> None:
+        """Return None: such a broker has none."""
+
+    def dead_letters(self, _queue: str) -> bool:
+        """Return False: such a broker has no dead-letter exchanges."""
+        return False
+
+    def why_not_ingestible(self, _queue: str) -> None:
+        """Return None: all queues can be ingested."""
+
+    def find_risks(self) -> tuple[str, ...]:
+        """Return nothing: what such a broker loses is among the promises that it does not keep."""
+        return ()
+
+    def purge(self, queue: str) -> int:
+        """Drop every ready message; return how many. Raises BrokerUnavailable."""
+        return int(self._ask(UntypedQueue(queue, channel=self._line.channel).purge) or 0)
+
+    def delete(self, queue: str) -> None:
+        """Empty the queue: Kombu deletes none that no exchange knows. Raises BrokerUnavailable."""
+        self.purge(queue)
+
+    def keep_alive(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Close the connection; never raises."""
+        self._line.close()
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        try:
+            return question()
+        except self._line.errors as error:
+            self._line.fail(error)
+
+
+_LOST = "is lost: Kombu has deleted it, or marked it as done, when it handed it out"
+_KEPT = frozenset({"pgmq", "sqs", "redis"})
+"""Schemes whose broker itself keeps what is in hand, and hands it out again after a while."""
+
+
+def describe(scheme: str) -> Capabilities:
+    """Return what a broker of Kombu's can do."""
+    keeps = scheme in _KEPT
+    return Capabilities(
+        broker=f"Kombu's {scheme}",
+        confirms=False,
+        returns=False,
+        existence=False,
+        ordered=False,
+        single_consumer=False,
+        redelivers=keeps,
+        exact=True,
+        nobody_declares=True,
+        told={
+            "confirms": "nothing: it is taken as done when Kombu returns",
+            "returns": "is lost, or makes the queue",
+            "existence": "cannot be asked",
+            "ordered": "no",
+            "single_consumer": "no: the lease in the database",
+            "counting": BY_TIME,
+            "exact": "all; JSON is written anew",
+            "attributes": "any number",
+            "size": "that of the broker",
+            "visibility": "Kombu's `visibility_timeout`" if keeps else "stays its own for ever",
+            "redelivers": "comes back after that time" if keeps else _LOST,
+            "durable": "kept",
+            "dedup": "arrives twice",
+            "delay": "-",
+        },
+    )
 
 
 class KombuTransport:
     """A broker of Kombu's."""
 
-    capabilities = Capabilities(
-        broker="Kombu",
-        ordered=False,
-        confirms=False,
-        returns=False,
-        existence=False,
-        single_consumer=False,
-        redelivers=False,
-        exact=True,
-    )
     codec: PropertyCodec = EnvelopePropertyCodec()
     user: str | None = None
 
@@ -236,6 +324,7 @@ class KombuTransport:
             UntypedConnection(url).get_transport_cls()
         except (KeyError, ImportError, ValueError) as error:
             raise ConfigurationError([f"the URL of the broker: {error}"]) from error
+        self.capabilities = describe(find_scheme(url))
         self._url = url
         self._options = options
         self.place = str(maybe_sanitize_url(url))
@@ -248,10 +337,15 @@ class KombuTransport:
         """Connect a consumer. Raises BrokerUnavailable."""
         return KombuConsumer(KombuLine(self._url, self._options), queue, prefetch)
 
-    def queues(self) -> Queues:
-        """Raise BrokerUnavailable: whether a queue exists cannot be asked."""
-        raise BrokerUnavailable(f"the broker at {self.place} does not say which queues it has")
+    def queues(self) -> KombuQueues:
+        """Connect to look at queues. Raises BrokerUnavailable."""
+        return KombuQueues(KombuLine(self._url, self._options))
 
     def try_out(self, _staging_queue: str) -> TrialReport:
         """Try nothing."""
         return TrialReport()
+
+
+def make_transport(options: TransportOptions) -> KombuTransport:
+    """Return the transport; the settings allow only one URL here. Raises ConfigurationError."""
+    return KombuTransport(options.urls[0], options.kombu)

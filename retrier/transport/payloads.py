@@ -7,7 +7,6 @@ The body is in base64. Beside the message's own properties stand some that belon
 import json
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,5 +125,3 @@ def _decode(body: str | None, encoding: object) -> bytes | None:
         return b64decode(body)
     except (NotBase64, ValueError):
         return None
-
-

@@ -12,7 +12,13 @@ from retrier.clock import Clock
 from retrier.domain.wire import ChannelClosed, Delivery, Outcome, Outgoing, Refused, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.transport.seam import Consumer, Publisher, Transport
-from retrier.transport.transports import TRANSPORTS, Tls, TransportOptions, make_transport
+from retrier.transport.transports import (
+    TRANSPORTS,
+    Tls,
+    TransportOptions,
+    find_scheme,
+    make_transport,
+)
 from retrier.worker.breaker import Circuit, State
 from retrier.worker.hand import Held
 from retrier.worker.options import Health
@@ -49,7 +55,7 @@ def find_transport(
 
     `transport_options` are Kombu's, for a broker that only Kombu knows.
     """
-    if urls[0].partition(":")[0].lower() not in TRANSPORTS:
+    if find_scheme(urls[0]) not in TRANSPORTS:
         made: Transport = import_module(OTHERS).KombuTransport(urls[0], transport_options or {})
         return made
     return make_transport(
@@ -59,17 +65,26 @@ def find_transport(
             connection_name=f"retrier.worker {name}",
             dice=SystemRandom(),
             tls=tls or Tls(),
+            kombu=transport_options or {},
         )
     )
 
 
 def find_missing(transport: Transport, queues: Sequence[str]) -> list[str]:
-    """Return which of these queues do not exist. Raises BrokerUnavailable."""
+    """Return which of these queues do not exist. Raises BrokerUnavailable.
+
+    Where using a queue makes it, none is missing: those that are new are made known.
+    """
     if not transport.capabilities.existence:
         return []
     looker = transport.queues()
     try:
-        return [queue for queue in queues if looker.look(queue) is None]
+        missing = [queue for queue in queues if looker.look(queue) is None]
+        if transport.capabilities.made_by_use:
+            for queue in missing:
+                looker.declare_error_queue(queue)
+            return []
+        return missing
     finally:
         looker.close()
 

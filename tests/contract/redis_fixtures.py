@@ -1,11 +1,10 @@
 """What the tests of Redis work with: queues of the shared server that are removed afterwards."""
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 from uuid import uuid4
-
-import json
 
 import pytest
 import redis
@@ -13,7 +12,6 @@ from kombu import Connection, Exchange, Queue
 
 from retrier.transport.redis import RedisTransport
 from retrier.transport.redis.line import Address
-from retrier.transport.seam import Queues
 from tests.contract.transport_fixtures import TransportFixtures
 
 
@@ -49,7 +47,7 @@ class RedisFixtures(TransportFixtures):
             yield client
 
     @pytest.fixture
-    def queue_name(self, url: str, client: Any) -> Iterator[Callable[..., str]]:
+    def queue_name(self, client: Any) -> Iterator[Callable[..., str]]:
         """Make names of queues, of which nothing is left in the end."""
         mark = uuid4().hex[:12]
 

@@ -20,8 +20,45 @@ WRONG_FILES = {
     "instance: my retrier": (
         "instance: must consist of letters, digits, dots, dashes and underscores, is my retrier"
     ),
-    "broker: {url: 'redis://127.0.0.1'}": (
-        "broker.url: must begin with amqp://, amqps:// or embedded:///"
+    "broker: {url: 'sqs://127.0.0.1'}": (
+        "broker.url: must begin with amqp://, amqps://, embedded:///, redis://, rediss:// or "
+        "sentinel://; filesystem://, mongodb://, pgmq:// and sqla+...:// keep fewer promises"
+    ),
+    "broker: {url: 'memory://'}": (
+        "broker.url: must not begin with memory://: its queues are in one process, so no failure of "
+        "another program would ever arrive; embedded:/// needs no server either"
+    ),
+    "broker: {url: 'redis://127.0.0.1/shop'}": (
+        "broker.url: must end with the number of a database of Redis, as in redis://127.0.0.1/0"
+    ),
+    "broker: {url: ['redis://one', 'redis://two']}": (
+        "broker.url: must name one URL only: several are for the nodes of a RabbitMQ cluster; the "
+        "sentinels of Redis are one URL, as in sentinel://one:26379;sentinel://two:26379/0"
+    ),
+    "broker: {url: 'redis://127.0.0.1', staging_queue_type: classic}": (
+        "broker.staging_queue_type: has no meaning with Redis: its queues have no types"
+    ),
+    "{broker: {url: 'redis://127.0.0.1'}, retries: {keep_transient: true}}": (
+        "retries.keep_transient: has no meaning with Redis: it keeps all messages alike"
+    ),
+    "broker: {url: 'amqp://127.0.0.1', transport_options: {visibility_timeout: 60}}": (
+        "broker.transport_options: is for brokers that only Kombu knows, such as Redis"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {visibility_timeout: 5}}": (
+        "broker.transport_options.visibility_timeout: must be at least 15 (processor.lease): in less "
+        "time the copies of a batch would be handed to others while its processor has them, is 5"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {visibility_timeout: soon}}": (
+        "broker.transport_options.visibility_timeout: must be a number of seconds"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {visibility: 60}}": (
+        "broker.transport_options.visibility: has no meaning with Redis (perhaps visibility_timeout "
+        "is meant); known are visibility_timeout, master_name, client_name, global_keyprefix, "
+        "health_check_interval, max_connections, min_other_sentinels, priority_steps, "
+        "sentinel_kwargs, sep, socket_connect_timeout, socket_keepalive, socket_timeout"
+    ),
+    "broker: {url: 'sentinel://one:26379;sentinel://two:26379/0'}": (
+        "broker.transport_options: must name the server that the sentinels watch: {master_name: NAME}"
     ),
     "broker: {url: ['amqp://me@one', 'amqp://you@two']}": (
         "broker.url: must name the nodes of one broker: "
@@ -40,7 +77,7 @@ WRONG_FILES = {
     ),
     "broker: {url: 'amqp://127.0.0.1/?heartbeat=10'}": (
         "broker.url: takes no parameters: no ? and no # (in a name or password they are written "
-        "%3F %23); TLS is set with amqps:// and broker.tls"
+        "%3F %23); TLS is set with amqps:// or rediss:// and broker.tls"
     ),
     "broker: {url: 'amqps://127.0.0.1', tls: {ca: nowhere.pem}}": (
         "broker.tls.ca: must name a file that exists, is nowhere.pem"
@@ -49,7 +86,7 @@ WRONG_FILES = {
         "broker.tls.key: needs the certificate that it belongs to"
     ),
     "broker: {url: 'amqp://127.0.0.1', tls: {verify: false}}": (
-        "broker.tls: is for a broker.url that begins with amqps://"
+        "broker.tls: is for a broker.url that begins with amqps:// or rediss://"
     ),
     "database: {url: 'postgresql://127.0.0.1/db?sslmod=require'}": (
         "database.url: has a parameter that PostgreSQL's library does not know: sslmod "

@@ -468,14 +468,10 @@ def test_an_embedded_broker_has_no_nodes(other: str) -> None:
 
 
 def test_a_wrong_node_is_named_with_its_place() -> None:
-    problems = problems_of(RETRIER_BROKER__URL=f"{NODES[0]},redis://two")
+    (problem,) = problems_of(RETRIER_BROKER__URL=f"{NODES[0]},http://two")
 
-    assert problems == (
-        (
-            "broker.url[1]: must begin with amqp://, amqps:// or embedded:/// "
-            "(from RETRIER_BROKER__URL)"
-        ),
-    )
+    assert problem.startswith("broker.url[1]: must begin with amqp://")
+    assert problem.endswith("(from RETRIER_BROKER__URL)")
 
 
 @pytest.mark.parametrize("url", ["[]", "5", "'amqp://one,amqp://two'", "'amqp://one,two'"])
@@ -536,7 +532,9 @@ def test_a_database_in_memory_is_a_problem(url: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "broker: {url: 'redis://me:hunter2@127.0.0.1'}",
+        "broker: {url: 'redis://me:hunter2@127.0.0.1/shop'}",
+        "broker: {url: 'sentinel://me:hunter2@one;sentinel://me:hunter2@two/shop'}",
+        "broker: {url: 'sqs://me:hunter2@127.0.0.1'}",
         "broker: {url: 'me:hunter2@127.0.0.1'}",
         "broker: {url: 'amqp://me:hunter2/x@127.0.0.1'}",
         "broker: {url: ['amqp://me:hunter2@127.0.0.1', 'redis://me:hunter2@127.0.0.1']}",

@@ -104,7 +104,9 @@ class Holder:
             return set()
         # A server that was started again has no connection of its earlier run.
         return {
-            name for name, (of, number) in numbers.items() if of and (of != run or number not in alive)
+            name
+            for name, (of, number) in numbers.items()
+            if of and (of != run or number not in alive)
         }
 
     def _keep_renewing(self) -> None:

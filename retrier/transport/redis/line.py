@@ -8,7 +8,7 @@ replaced by scripts here. All else is Kombu's: URLs, sentinels, TLS, keys, prior
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -54,7 +54,7 @@ _QoS: Any = virtual.QoS
 _Message: Any = Message
 
 
-class HeldMessage(_Message):
+class HeldMessage(_Message):  # type: ignore[misc]
     """A payload as it was taken, for Kombu's consumer. Nothing of it is decoded or decompressed."""
 
     def __init__(self, payload: tuple[str, bytes], channel: Any = None) -> None:
@@ -63,7 +63,7 @@ class HeldMessage(_Message):
         )
 
 
-class HeldElsewhere(_QoS):
+class HeldElsewhere(_QoS):  # type: ignore[misc]
     """Kombu's list of what is unacknowledged: the script that took a message has stored it."""
 
     def restore_unacked(self) -> None:
@@ -114,11 +114,11 @@ class Scripted:
         }
 
 
-class Channel(Scripted, _Quick):
+class Channel(Scripted, _Quick):  # type: ignore[misc]
     """Kombu's channel to one server."""
 
 
-class SentinelChannel(Scripted, _Watched):
+class SentinelChannel(Scripted, _Watched):  # type: ignore[misc]
     """Kombu's channel to the server that sentinels name."""
 
 
@@ -126,13 +126,13 @@ _Transport: Any = kombu_redis.Transport
 _SentinelTransport: Any = kombu_redis.SentinelTransport
 
 
-class Transport(_Transport):
+class Transport(_Transport):  # type: ignore[misc]
     """Kombu's transport with our channel."""
 
     Channel = Channel
 
 
-class SentinelTransport(_SentinelTransport):
+class SentinelTransport(_SentinelTransport):  # type: ignore[misc]
     """The same with sentinels."""
 
     Channel = SentinelChannel
@@ -149,12 +149,12 @@ class Address:
 
     url: str
     options: Mapping[str, Any]
-    tls: Tls = Tls()
+    tls: Tls = field(default_factory=Tls)
 
     @property
     def place(self) -> str:
         """The URL for people, without its password."""
-        return str(maybe_sanitize_url(self.url))
+        return ";".join(str(maybe_sanitize_url(each)) for each in self.url.split(";"))
 
     def connect(self) -> Any:
         """Return Kombu's connection, not connected yet."""

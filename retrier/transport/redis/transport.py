@@ -137,7 +137,9 @@ class RedisPublisher:
         try:
             while left:
                 answers = self._ask(line, left)
-                blocked = [each for each, got in zip(left, answers, strict=True) if _is_blocked(got)]
+                blocked = [
+                    each for each, got in zip(left, answers, strict=True) if _is_blocked(got)
+                ]
                 for each, answer in zip(left, answers, strict=True):
                     if not _is_blocked(answer):
                         outcomes[each.place] = self._judge(line, each, answer)
@@ -346,6 +348,7 @@ CAPABILITIES = Capabilities(
     exact=True,
     visibility=LEASE,
     nobody_declares=True,
+    made_by_use=True,
     told={
         "confirms": "the answer of the server, which has it in memory: `check` says whether on disk",
         "returns": "is not pushed, and that is told",
@@ -401,7 +404,7 @@ class RedisTransport:
         return RedisQueues(Line(self._address), self._memory)
 
     def try_out(self, _staging_queue: str) -> TrialReport:
-        """Declare, fill, read and delete a queue that nobody else has. Raises BrokerUnavailable."""
+        """Look what the server may lose. Raises BrokerUnavailable."""
         queues = self.queues()
         try:
             return TrialReport(risks=queues.find_risks())

@@ -1,0 +1,226 @@
+"""The settings of the broker: its URL, and what goes with which kind of broker."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+from urllib.parse import unquote, urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from retrier.domain.parameters import nearest
+from retrier.settings.fields import KeyPath, check_host_and_port, parse_duration
+from retrier.transport.transports import TRANSPORTS, find_scheme
+
+AMQP = frozenset({"amqp", "amqps"})
+REDIS = frozenset({"redis", "rediss", "sentinel"})
+SECURE = ("amqps://", "rediss://")
+"""Where `broker.tls` has a meaning."""
+_KNOWN = (
+    "must begin with amqp://, amqps://, embedded:///, redis://, rediss:// or sentinel://; "
+    "filesystem://, mongodb://, pgmq:// and sqla+...:// keep fewer promises"
+)
+_REFUSED: Mapping[str, str] = {
+    "memory": (
+        "must not begin with memory://: its queues are in one process, so no failure of another "
+        "program would ever arrive; embedded:/// needs no server either"
+    ),
+}
+
+VISIBILITY = "visibility_timeout"
+MASTER = "master_name"
+_OF_REDIS = (
+    VISIBILITY,
+    MASTER,
+    "client_name",
+    "global_keyprefix",
+    "health_check_interval",
+    "max_connections",
+    "min_other_sentinels",
+    "priority_steps",
+    "sentinel_kwargs",
+    "sep",
+    "socket_connect_timeout",
+    "socket_keepalive",
+    "socket_timeout",
+)
+"""Kombu's transport options that have a meaning here. Others are about Kombu's own way to consume."""
+_USUAL_LEASE = "15s"
+
+
+def _check_broker_url(url: str) -> str:
+    given, separator, rest = url.partition("://")
+    scheme = find_scheme(url)
+    if separator and scheme in _REFUSED:
+        raise ValueError(_REFUSED[scheme])
+    if not separator or scheme not in TRANSPORTS:
+        raise ValueError(_KNOWN)
+    if scheme == "sentinel":
+        return ";".join(_check_server_url(each) for each in url.split(";"))
+    if "://" in rest:
+        # Read as one URL, the second would be its virtual host, and be shown with its password.
+        raise ValueError(
+            "must be a list of URLs where it names several; commas are for the environment"
+        )
+    if scheme == "embedded":
+        _check_embedded_path(rest)
+    elif scheme in AMQP | REDIS:
+        return _check_server_url(url)
+    return f"{given.lower()}://{rest}"
+
+
+def _check_server_url(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    check_host_and_port(url)
+    _check_end(url)
+    host = urlsplit(url).hostname or ""
+    if not unquote(host).strip():
+        # A client would take this machine for it: a variable that is not set would go unseen.
+        raise ValueError(f"must name a host, such as {scheme.lower()}://127.0.0.1")
+    if "," in host:
+        raise ValueError("must be a list of URLs where it names several hosts")
+    database = urlsplit(url).path.strip("/")
+    if scheme.lower() in REDIS and database and not database.isdecimal():
+        raise ValueError(
+            "must end with the number of a database of Redis, as in redis://127.0.0.1/0"
+        )
+    return f"{scheme.lower()}://{rest}"
+
+
+def _read_broker_urls(value: object) -> object:
+    """Read one URL as a list of one; its problems are reported without an index."""
+    match value:
+        case str(url) | [str(url)]:
+            return (_check_broker_url(url),)
+        case list() | tuple():
+            return value
+        case _:
+            raise ValueError("must be a URL or a list of URLs")
+
+
+def _check_broker_urls(urls: Sequence[str]) -> Sequence[str]:
+    """Refuse URLs that are not nodes of one broker: the service connects to any of them."""
+    if not urls:
+        raise ValueError("must name at least one URL")
+    if len(urls) > 1 and any(url.startswith("embedded:") for url in urls):
+        raise ValueError("must name one URL only where one is embedded:///")
+    if len(urls) > 1 and any(find_scheme(url) not in AMQP for url in urls):
+        raise ValueError(
+            "must name one URL only: several are for the nodes of a RabbitMQ cluster; the sentinels "
+            "of Redis are one URL, as in sentinel://one:26379;sentinel://two:26379/0"
+        )
+    if len({_leave_out_place(url) for url in urls}) > 1:
+        raise ValueError(
+            "must name the nodes of one broker: "
+            "scheme, user, password and virtual host must be the same in each"
+        )
+    return urls
+
+
+def _leave_out_place(url: str) -> tuple[str | None, ...]:
+    parts = urlsplit(url)
+    virtual_host = unquote(parts.path[1:]) or "/"
+    return parts.scheme, parts.username, parts.password, virtual_host
+
+
+def _check_embedded_path(rest: str) -> None:
+    if not rest.startswith("/") or rest.endswith("/"):
+        raise ValueError("must name a file: embedded:///PATH")
+    _check_end(rest)
+
+
+def _check_end(url: str) -> None:
+    if "?" in url or "#" in url:
+        raise ValueError(
+            "takes no parameters: no ? and no # (in a name or password they are written %3F %23); "
+            "TLS is set with amqps:// or rediss:// and broker.tls"
+        )
+
+
+# repr=False: tracebacks print settings, and must not print passwords.
+_BrokerUrl = Annotated[str, AfterValidator(_check_broker_url)]
+BrokerUrls = Annotated[
+    tuple[_BrokerUrl, ...],
+    BeforeValidator(_read_broker_urls),
+    AfterValidator(_check_broker_urls),
+    Field(repr=False),
+]
+KombuOptions = Annotated[dict[str, object], Field(repr=False)]
+"""Kombu's transport options, by Kombu's names: the same that Celery has as `broker_transport_options`."""
+
+Clash = tuple[KeyPath, str]
+
+
+def find_broker_clashes(tree: Mapping[str, object]) -> Iterator[Clash]:
+    """Find what has no meaning with the broker that is named; reads values that are not checked yet."""
+    match tree:
+        case {"broker": dict(given)}:
+            broker: dict[str, object] = given
+        case _:
+            return
+    match broker.get("url"):
+        case str(url) | [str(url)]:
+            scheme = find_scheme(url)
+        case None:
+            scheme = "embedded"
+        case _:
+            scheme = "amqp"
+    options = broker.get("transport_options") or {}
+    if not isinstance(options, dict):
+        return  # reported as no mapping
+    if options and scheme in AMQP | {"embedded"}:
+        yield ("broker", "transport_options"), "is for brokers that only Kombu knows, such as Redis"
+    if scheme in REDIS:
+        yield from _find_redis_clashes(tree, broker, options, scheme)
+
+
+def _find_redis_clashes(
+    tree: Mapping[str, object],
+    broker: Mapping[str, object],
+    options: Mapping[object, object],
+    scheme: str,
+) -> Iterator[Clash]:
+    if broker.get("staging_queue_type") == "classic":
+        why_not = "has no meaning with Redis: its queues have no types"
+        yield ("broker", "staging_queue_type"), why_not
+    match tree:
+        case {"retries": {"keep_transient": True | "true"}}:
+            why_not = "has no meaning with Redis: it keeps all messages alike"
+            yield ("retries", "keep_transient"), why_not
+        case _:
+            pass
+    for name in (str(each) for each in options if each not in _OF_REDIS):
+        near = nearest(name, frozenset(_OF_REDIS))
+        hint = "" if near is None else f" (perhaps {near} is meant)"
+        why_not = f"has no meaning with Redis{hint}; known are {', '.join(_OF_REDIS)}"
+        yield ("broker", "transport_options", name), why_not
+    if scheme == "sentinel" and not options.get(MASTER):
+        why_not = "must name the server that the sentinels watch: {master_name: NAME}"
+        yield ("broker", "transport_options"), why_not
+    if VISIBILITY in options:
+        yield from _find_short_visibility(tree, options[VISIBILITY])
+
+
+def _find_short_visibility(tree: Mapping[str, object], given: object) -> Iterator[Clash]:
+    """Find a time after which a batch would be handed out again while its processor still has it."""
+    place = ("broker", "transport_options", VISIBILITY)
+    try:
+        seconds = float(given) if isinstance(given, int | float | str) else 0.0
+    except ValueError:
+        seconds = 0.0
+    if seconds <= 0 or isinstance(given, bool):
+        yield place, "must be a number of seconds"
+        return
+    match tree:
+        case {"processor": {"lease": lease}}:
+            pass
+        case _:
+            lease = _USUAL_LEASE
+    try:
+        least = parse_duration(lease).total_seconds()
+    except ValueError:
+        return  # reported as no duration
+    if seconds < least:
+        why_not = (
+            f"must be at least {least:g} (processor.lease): in less time the copies of a batch would "
+            f"be handed to others while its processor has them, is {seconds:g}"
+        )
+        yield place, why_not
