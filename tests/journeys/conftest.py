@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Engine, create_engine, text
@@ -19,6 +20,7 @@ from tests.support.adding_up import assert_all_adds_up
 from tests.support.databases import sqlite_url, temporary_postgres
 from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.forked_service import ForkingHost
+from tests.support.redis_shop import opened_redis_shop
 from tests.support.service import Host, hosted
 from tests.support.shop import opened_shop
 
@@ -27,9 +29,15 @@ QUORUM = pytest.param("quorum", marks=RABBITMQ_AND_POSTGRES)
 ON_BOTH_BROKERS = pytest.mark.parametrize("kind", [QUORUM, "embedded"])
 """For journeys that measure time, and run alone one after the other."""
 ON_EVERY_KIND = pytest.mark.parametrize(
-    "kind", [pytest.param("classic", marks=RABBITMQ_AND_POSTGRES), QUORUM, "embedded"]
+    "kind",
+    [
+        pytest.param("classic", marks=RABBITMQ_AND_POSTGRES),
+        QUORUM,
+        "embedded",
+        pytest.param("redis", marks=pytest.mark.postgres),
+    ],
 )
-"""For the main job: classic queues, too."""
+"""For the main job: classic queues and Redis, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +93,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def site(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """Give a site on RabbitMQ and PostgreSQL, or on the embedded default; nothing runs yet."""
-    make = embedded_site(tmp_path) if kind == "embedded" else _server_site(kind, request, tmp_path)
+    match kind:
+        case "embedded":
+            make = embedded_site(tmp_path)
+        case "redis":
+            make = _redis_site(request, tmp_path)
+        case _:
+            make = _server_site(kind, request, tmp_path)
     with make as site:
         yield site
 
@@ -115,6 +129,32 @@ def _server_site(kind: str, request: pytest.FixtureRequest, folder: Path) -> Ite
         assert_all_adds_up(host.config)
         # Only now: a service that still runs would declare it again.
         shop.delete(staging_queue)
+
+
+@contextmanager
+def _redis_site(request: pytest.FixtureRequest, folder: Path) -> Iterator[Site]:
+    redis_url: str = request.getfixturevalue("redis_url")
+    instance = f"test.journeys.{uuid4().hex[:12]}"
+    postgres = temporary_postgres(
+        request.getfixturevalue("postgres_url"), request.getfixturevalue("upgraded_postgres")
+    )
+    with (
+        postgres as url,
+        opened_redis_shop(redis_url, lambda queue: f"{instance}.{queue}", instance) as shop,
+    ):
+        settings = {
+            "instance": instance,
+            "broker": {"url": redis_url},
+            "database": {"url": url},
+            "ingestion": {"error_queues": [shop.error]},
+            "api": {"port": 0},
+        }
+        with (
+            hosted(folder, settings, ForkingHost) as host,
+            closing(Site(shop, host, url, f"{instance}.staging")) as site,
+        ):
+            yield site
+        assert_all_adds_up(host.config)
 
 
 @contextmanager

@@ -92,11 +92,11 @@ def place(
 ) -> Iterator[Place]:
     """Give the place of a combination; nothing runs yet."""
 
-    def amqp_url() -> str:
-        return str(request.getfixturevalue("amqp_url"))
+    def server_url(broker: str) -> str:
+        return str(request.getfixturevalue("redis_url" if broker == "redis" else "amqp_url"))
 
     with (
         opened(combination, request, tmp_path) as db,
-        opened_place(combination, tmp_path, db, amqp_url) as place,
+        opened_place(combination, tmp_path, db, server_url) as place,
     ):
         yield place

@@ -1,7 +1,7 @@
 """Where the kills take place: each broker with each database."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from retrier.app import verify
 from retrier.settings import load_settings
 from retrier.store.engine.database import Database
 from tests.journeys.conftest import Site
-from tests.support.embedded_shop import opened_embedded_shop
+from tests.support.embedded_shop import EmbeddedShop, opened_embedded_shop
 from tests.support.forked_service import ForkingHost
-from tests.support.shop import opened_shop
+from tests.support.redis_shop import opened_redis_shop
+from tests.support.shop import Shop, opened_shop
 
 COUNT = 30
 WINDOW = 10
@@ -31,7 +32,7 @@ IDS = "SELECT unique_message_id FROM failed_messages ORDER BY failure_seq"
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """A broker, `classic`, `quorum` or `embedded`, and a database, `postgres` or `sqlite`."""
+    """A broker, `classic`, `quorum`, `embedded` or `redis`, and a database, `postgres` or `sqlite`."""
 
     broker: str
     database: str
@@ -42,14 +43,14 @@ class Combination:
     @property
     def marks(self) -> list[pytest.MarkDecorator]:
         """Name the servers it needs."""
-        broker = [] if self.broker == "embedded" else [pytest.mark.rabbitmq]
+        broker = [pytest.mark.rabbitmq] if self.broker in ("classic", "quorum") else []
         return broker + ([pytest.mark.postgres] if self.database == "postgres" else [])
 
 
 COMBINATIONS = [
     Combination(broker, database)
     for database in ("postgres", "sqlite")
-    for broker in ("classic", "quorum", "embedded")
+    for broker in ("classic", "quorum", "embedded", "redis")
 ]
 
 
@@ -65,6 +66,11 @@ class Place(Site):
         assert self.database is not None
         with self.database.engine.connect() as conn:
             return [tuple(row) for row in conn.execute(text(sql))]
+
+    @property
+    def reads_envelopes(self) -> bool:
+        """Whether raw properties are Kombu's envelopes, and not those of AMQP."""
+        return not self.broker_url.startswith("amqp")
 
     def ids(self) -> list[str]:
         """Return the unique ids of all failed messages, in the order in which they failed."""
@@ -84,32 +90,40 @@ class Place(Site):
         return [rule.rule for rule in found.broken]
 
 
-@contextmanager
-def opened_place(
-    combination: Combination, folder: Path, database: Database, amqp_url: Callable[[], str]
-) -> Iterator[Place]:
-    """Give new queues and an empty database; nothing runs yet."""
-    instance = f"test.kills.{uuid4().hex[:12]}"
-    embedded = combination.broker == "embedded"
-    broker_url = f"embedded:///{folder}/broker.db" if embedded else amqp_url()
-
+def _open_shop(
+    kind: str, broker_url: str, instance: str
+) -> AbstractContextManager[Shop | EmbeddedShop]:
     def name(queue: str) -> str:
         return f"{instance}.{queue}"
 
+    match kind:
+        case "embedded":
+            return opened_embedded_shop(broker_url)
+        case "redis":
+            return opened_redis_shop(broker_url, name, instance)
+        case _:
+            return opened_shop(broker_url, name, kind)
+
+
+@contextmanager
+def opened_place(
+    combination: Combination, folder: Path, database: Database, server_url: Callable[[str], str]
+) -> Iterator[Place]:
+    """Give new queues and an empty database; nothing runs yet."""
+    instance = f"test.kills.{uuid4().hex[:12]}"
+    on_rabbitmq = combination.broker in ("classic", "quorum")
+    embedded = combination.broker == "embedded"
+    broker_url = f"embedded:///{folder}/broker.db" if embedded else server_url(combination.broker)
+
     with ExitStack() as stack:
-        opened = (
-            opened_embedded_shop(broker_url)
-            if embedded
-            else opened_shop(broker_url, name, combination.broker)
-        )
-        shop = stack.enter_context(opened)
+        shop = stack.enter_context(_open_shop(combination.broker, broker_url, instance))
         database_url = database.engine.url.render_as_string(hide_password=False)
         host = ForkingHost(
             folder,
             {
                 "instance": instance,
                 "broker": {"url": broker_url}
-                | ({} if embedded else {"staging_queue_type": combination.broker}),
+                | ({"staging_queue_type": combination.broker} if on_rabbitmq else {}),
                 "database": {"url": database_url},
                 "ingestion": {"error_queues": [shop.error]},
                 "retries": {"forwarding_window": WINDOW, "drain_timeout": "500ms"},
@@ -124,6 +138,6 @@ def opened_place(
             for service in host.services:
                 service.kill()
                 print(*service.logged, sep="\n")  # noqa: T201 - shown with a failure only
-            if not embedded:
+            if isinstance(shop, Shop):
                 for queue in (staging, shop.error, shop.orders, shop.payments):
                     shop.delete(queue)

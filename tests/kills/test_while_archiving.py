@@ -35,7 +35,7 @@ def test_the_rest_is_archived_by_the_next_process_and_all_of_it_can_be_undone(
 ) -> None:
     # Given a process that dies while it archives
     shop = place.shop
-    raw = NOTHING[place.broker_url.startswith("embedded:")]
+    raw = NOTHING[place.reads_envelopes]
     made = [failure(raw=raw, queue=shop.orders, error_queue=shop.error) for _ in range(COUNT)]
     record_received(place.database, made, instance="test")
     doomed = place.host.start(crash_at=point)

@@ -68,7 +68,7 @@ class Scene:
 
     def fail(self) -> None:
         """Let messages fail."""
-        raw, error = NOTHING[self.place.broker_url.startswith("embedded:")], self.place.shop.error
+        raw, error = NOTHING[self.place.reads_envelopes], self.place.shop.error
         made = [failure(raw=raw, queue=self.queue, error_queue=error) for _ in range(COUNT)]
         record_received(self.database, made, instance="test")
 

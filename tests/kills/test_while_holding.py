@@ -34,7 +34,7 @@ HOLDING = [BatchMarked.name, WindowRecorded.name]
 def fail_in_stream(place: Place) -> Sequence[str]:
     """Let messages of one strict stream fail, and ask for all; return their ids in order."""
     assert place.database is not None
-    raw, error = NOTHING[place.broker_url.startswith("embedded:")], place.shop.error
+    raw, error = NOTHING[place.reads_envelopes], place.shop.error
     made = [
         failure(raw=raw, queue=place.shop.orders, error_queue=error, stream_id=ORDER)
         for _ in range(MESSAGES)

@@ -29,7 +29,7 @@ SENT = "SELECT count(*) FROM failed_message_retries WHERE forwarded_at IS NOT NU
 def send_all(place: Place) -> None:
     """Let all messages have been sent back an hour ago, to consumers that confirm nothing."""
     shop = place.shop
-    raw = NOTHING[place.broker_url.startswith("embedded:")]
+    raw = NOTHING[place.reads_envelopes]
     made = [failure(raw=raw, queue=shop.orders, error_queue=shop.error) for _ in range(COUNT)]
     record_received(place.database, made, instance="test")
     service = place.host.start()

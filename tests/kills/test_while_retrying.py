@@ -14,6 +14,7 @@ from retrier.store.recording import record_received
 from retrier.transport.embedded.broker_file import LARGEST_MESSAGE
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
+from retrier.transport.redis.transport import LARGEST
 from tests.kills.conftest import Tally
 from tests.kills.outage import Outage
 from tests.kills.rotation import everywhere
@@ -26,11 +27,12 @@ from tests.support.waiting import wait_until
 MOST = {"none": 0, "one message": 1, "one window": WINDOW}
 DEADLINE = 60
 LARGEST_FRAME = 131_072
+_TOO_LARGE = {"embedded": LARGEST_MESSAGE, "redis": LARGEST}
 Ask = Callable[[httpx.Client, Place, Scene], None]
 """Has the messages sent: over HTTP, or past the service."""
 
 NOTHING = {True: b"{}", False: b"\x00\x00"}
-"""No properties at all, on the embedded broker and on RabbitMQ."""
+"""No properties at all, in an envelope of Kombu's and in AMQP."""
 
 
 def ask(http: httpx.Client, place: Place, scene: Scene) -> None:
@@ -90,10 +92,10 @@ def ask_for_all(
 
 def store_unsendable(place: Place) -> None:
     """Store a message that no broker would have given us."""
-    embedded = place.broker_url.startswith("embedded:")
-    codec = EnvelopePropertyCodec() if embedded else AmqpPropertyCodec()
-    size = LARGEST_MESSAGE if embedded else LARGEST_FRAME
-    raw = codec.edit(NOTHING[embedded], Edit(set_headers={"stack": "x" * size}))
+    envelopes = place.reads_envelopes
+    codec = EnvelopePropertyCodec() if envelopes else AmqpPropertyCodec()
+    size = _TOO_LARGE.get(place.broker_url.partition(":")[0], LARGEST_FRAME)
+    raw = codec.edit(NOTHING[envelopes], Edit(set_headers={"stack": "x" * size}))
     shop = place.shop
     large = failure(raw=raw, queue=shop.orders, error_queue=shop.error)
     record_received(place.database, [large], instance="test")

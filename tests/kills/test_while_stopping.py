@@ -57,7 +57,7 @@ STOPPING = [stop.point for stop in STOPS]
 def ask(place: Place, stop: Stop) -> None:
     """Ask for a retry of all; without a cancel, it sends a canary first."""
     shop = place.shop
-    raw = NOTHING[place.broker_url.startswith("embedded:")]
+    raw = NOTHING[place.reads_envelopes]
     queue = f"{shop.orders}.gone" if stop.refused else shop.orders
     made = [failure(raw=raw, queue=queue, error_queue=shop.error) for _ in range(COUNT)]
     record_received(place.database, made, instance="test")

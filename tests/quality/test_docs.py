@@ -28,7 +28,9 @@ def documented_settings() -> dict[str, tuple[str, str]]:
 
 def keys_of(tree: dict[str, object], prefix: str = "") -> set[str]:
     nested = [
-        keys_of(value, f"{prefix}{key}.") if value and isinstance(value, dict) else {f"{prefix}{key}"}
+        keys_of(value, f"{prefix}{key}.")
+        if value and isinstance(value, dict)
+        else {f"{prefix}{key}"}
         for key, value in tree.items()
     ]
     return set().union(*nested)

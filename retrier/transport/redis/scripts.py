@@ -132,13 +132,16 @@ DELETE = """
 for _, holder in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   redis.call('DEL', ARGV[2] .. holder)
 end
-redis.call('DEL', unpack(KEYS, 5))
+redis.call('DEL', unpack(KEYS, 4))
 redis.call('DEL', KEYS[1], KEYS[2])
 redis.call('SREM', KEYS[3], ARGV[1])
-redis.call('SREM', KEYS[4], ARGV[1])
 return 1
 """
-"""KEYS: leases, active, known queues, staging queues, lists. ARGV: queue, held without its holder."""
+"""KEYS: leases, active, known queues, lists. ARGV: queue, held without its holder.
+
+A staging queue stays known as ours. A consumer of Kombu's may have copies in hand, and puts them
+back into the deleted queue: it would else hold messages of strangers, and could not be declared.
+"""
 
 COUNT = f"""{_LISTS}
 local why_not = why_no_lists(2)

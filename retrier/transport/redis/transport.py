@@ -35,7 +35,7 @@ LEASE = 30.0
 AT_ONCE = 200
 MOST_BYTES = 16 * 1024 * 1024
 """The most messages, and bytes, that are pushed before the answers are read."""
-LARGEST = 256 * 1024 * 1024
+LARGEST = 128 * 1024 * 1024
 """Bytes of a payload: Redis takes no value of more than 512 MB, and base64 adds a third."""
 BETWEEN_TRIES = 1.0
 """Longest pause in seconds before a server that has no memory left is tried again."""
@@ -272,7 +272,7 @@ class RedisQueues:
     def delete(self, queue: str) -> None:
         """Delete the queue with all it holds, and what consumers have in hand of it."""
         line = self._line
-        keys = [line.key("leases", queue), line.key("active", queue), line.known, line.staging]
+        keys = [line.key("leases", queue), line.key("active", queue), line.known]
         keys += line.lists(queue)
         line.ask(scripts.DELETE, keys, [queue, line.key("held", f"{queue}.")])
         while (binding := line.find_binding(queue)) is not None:
@@ -358,7 +358,7 @@ CAPABILITIES = Capabilities(
         "counting": MARKER,
         "exact": "all; JSON is written anew",
         "attributes": "any number",
-        "size": "256 MiB",
+        "size": "128 MiB",
         "visibility": f"stays its own while it is connected and renews its lease of {LEASE:g} s",
         "redelivers": "comes back within a second, in its place",
         "durable": "what the server kept: AOF",
