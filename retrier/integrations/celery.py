@@ -60,6 +60,8 @@ CONFIRM_TIMEOUT = 5.0
 TRUSTED = 30.0
 """Seconds after its last use for which a connection is trusted: nobody sends its heartbeats."""
 
+_AMQP = "amqp"
+"""What Kombu calls the kind of a transport with confirms."""
 _NACKED = "MessageNacked"
 """What Kombu raises when the queue refuses a message; it has no other name for us here."""
 
@@ -184,21 +186,31 @@ class _Line:
         if self._producer is not None and self._clock.monotonic() - self._used < TRUSTED:
             return
         self.drop()
-        waits = {"read_timeout": self._timeout, "write_timeout": self._timeout}
-        self._connection = self._app.connection_for_write(
-            transport_options={"confirm_publish": True, **waits}
-        )
+        self._connection = self._app.connection_for_write(transport_options={})
+        # Only AMQP has confirms and returns. Others answer when they have the message, make a queue
+        # that is missing, and would keep the probe.
+        is_amqp = self._connection.get_transport_cls().driver_type == _AMQP
+        told = {"on_return": self._note_returned} if is_amqp else {}
+        self._connection.transport_options |= self._options(is_amqp=is_amqp)
         try:
             self._connection.connect()
             self._raw = self._connection.connection
             self._producer = self._app.amqp.Producer(
-                self._connection.channel(), auto_declare=False, on_return=self._note_returned
+                self._connection.channel(), auto_declare=False, **told
             )
-            self._probe()
+            if is_amqp:
+                self._probe()
         except Exception:
             self.drop()
             raise
         self._used = self._clock.monotonic()
+
+    def _options(self, *, is_amqp: bool) -> dict[str, object]:
+        """Return Kombu's options for a connection on which nothing is waited for without end."""
+        if is_amqp:
+            waits = {"read_timeout": self._timeout, "write_timeout": self._timeout}
+            return {"confirm_publish": True, **waits}
+        return {"socket_timeout": self._timeout, "socket_connect_timeout": self._timeout}
 
     def _probe(self) -> None:
         """Publish to a queue that nobody has, and wait for the confirmation.
@@ -254,20 +266,31 @@ def _cut(raw: Any, is_over: Event) -> None:
 LATE = (TimeoutError, TimeLimitExceeded, SoftTimeLimitExceeded)
 EXPIRES = "expires"
 _OF_THE_BODY = frozenset({"content_type", "content_encoding", "application_headers"})
-_NOT_KEPT = _OF_THE_BODY | {"expiration", "user_id"}
+_OF_THE_DELIVERY = frozenset({"delivery_info", "delivery_tag", "body_encoding"})
+"""What Redis has among the properties. Kombu would write the error queue into the message itself."""
+_NOT_KEPT = _OF_THE_BODY | _OF_THE_DELIVERY | {"expiration", "user_id"}
 """A failure must not vanish, and the broker may refuse the user_id of another user."""
+REDELIVERED = "redelivered"
+"""The header that Kombu adds on Redis when it gives a message out again."""
 
 
 def find_queue(message: Any, consumer: Any) -> str:
     """Return the queue from which Celery's consumer took the message.
 
     By its tag: exchange and routing key do not tell it where a queue is bound by a pattern, or
-    where Celery's delays moved the message. Without the tag they are all there is.
+    where Celery's delays moved the message. Without the tag, as on Redis, they are all there is.
     """
     info = message.delivery_info or {}
-    tags = getattr(getattr(consumer, "task_consumer", None), "_active_tags", {})
+    tasks = getattr(consumer, "task_consumer", None)
+    tags = getattr(tasks, "_active_tags", {})
     found = (queue for queue, tag in list(tags.items()) if tag == info.get("consumer_tag"))
-    return next(found, None) or str(info.get("routing_key") or "")
+    exchange, key = info.get("exchange"), str(info.get("routing_key") or "")
+    bound = (
+        each.name
+        for each in getattr(tasks, "queues", ())
+        if exchange and each.exchange.name == exchange and each.routing_key == key
+    )
+    return next(found, None) or next(bound, None) or key
 
 
 def unwrap(error: Any) -> Any:
@@ -326,6 +349,8 @@ def make_failed(message: Any, failed: FailedTask, task_id: str, error_queue: str
     kept = keep_headers(message.headers or {})
     if kept.get(EXPIRES) is not None:
         kept[EXPIRES] = None
+    if kept.get(REDELIVERED) is True:
+        del kept[REDELIVERED]
     kept |= add_steps(kept, failed.problem)
     given = message.properties or {}
     properties = {name: value for name, value in given.items() if name not in _NOT_KEPT}

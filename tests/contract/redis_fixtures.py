@@ -55,7 +55,7 @@ class RedisFixtures(TransportFixtures):
 
         for key in client.scan_iter(f"*test.{mark}.*"):
             client.delete(key)
-        for name in ("retrier.queues", "retrier.staging"):
+        for name in ("_retrier:queues", "_retrier:staging"):
             for member in client.sscan_iter(name, f"test.{mark}.*"):
                 client.srem(name, member)
 

@@ -1,7 +1,8 @@
 """A Celery app with Retrier installed, as a user would write it; tests start workers of it.
 
 The environment says where: BROKER, QUEUE, ERROR_QUEUE, BACKEND for results, perhaps the NAME of the
-application for Retrier, and the folder TOLD where tasks write down what they were given. TAKES: the
+application for Retrier, VISIBILITY (seconds after which Redis gives out again what a dead worker had),
+and the folder TOLD where tasks write down what they were given. TAKES: the
 seconds that some tasks take. A file `broken` there makes `pack` fail; a file named
 `die after` and a deed kills the worker with SIGKILL, before Celery acknowledges.
 """
@@ -48,6 +49,13 @@ def count(deed: str, task: str) -> None:
         order.unlink()
         os.killpg(0, signal.SIGKILL)
 
+
+if "VISIBILITY" in os.environ:
+    app.conf.broker_transport_options = {
+        "visibility_timeout": int(os.environ["VISIBILITY"]),
+        "unacked_restore_interval": 1,
+        "unacked_restore_throttle": 1,
+    }
 
 if "NAME" in os.environ:
     install(app, os.environ["ERROR_QUEUE"], metrics=count, name=os.environ["NAME"])

@@ -82,9 +82,12 @@ class CeleryShop:
             )
         self._workers.append(started)
 
-    def send(self, task: str, order: object, headers: Mapping[str, str] | None = None) -> str:
+    def send(
+        self, task: str, order: object, headers: Mapping[str, str] | None = None, priority: int = 0
+    ) -> str:
         """Send a task; return its id."""
-        return str(self.client.send_task(task, (order,), headers=headers).id)
+        sent = self.client.send_task(task, (order,), headers=headers, priority=priority)
+        return str(sent.id)
 
     def count_waiting(self) -> int:
         """Return how many messages are in the queue of tasks."""

@@ -26,7 +26,7 @@ def clean(connection: Connection, mark: str) -> None:
     client = connection.default_channel.client
     for key in client.scan_iter(f"*{mark}*"):
         client.delete(key)
-    for name in ("retrier.queues", "retrier.staging"):
+    for name in ("_retrier:queues", "_retrier:staging"):
         for member in client.sscan_iter(name, f"*{mark}*"):
             client.srem(name, member)
 

@@ -35,8 +35,11 @@ from retrier.transport.transports import Tls
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 20.0
-KNOWN, STAGING = "retrier.queues", "retrier.staging"
-"""Sets of names of queues: those that Retrier has declared or consumes, and staging queues."""
+KNOWN, STAGING = "_retrier:queues", "_retrier:staging"
+"""Sets of names of queues: those that Retrier has declared or consumes, and staging queues.
+
+No queue may have the name of a key: `retrier.staging` is the staging queue of most installations.
+"""
 BINDINGS = "_kombu.binding."
 """What Kombu leaves of a queue that was declared with an exchange: a set for each exchange."""
 DEFAULT_EXCHANGE = "celery"
@@ -237,7 +240,7 @@ class Line:
 
     def key(self, kind: str, queue: str) -> str:
         """Return a key of Retrier's own for a queue."""
-        return f"{self.prefix}retrier.{kind}.{queue}"
+        return f"{self.prefix}_retrier:{kind}:{queue}"
 
     @property
     def known(self) -> str:

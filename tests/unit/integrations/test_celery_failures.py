@@ -68,6 +68,26 @@ def test_without_the_tag_the_routing_key_is_taken(lost):
     assert find_queue(message(), lost) == "a.b"
 
 
+def test_without_the_tag_the_queue_is_the_one_that_is_bound_so():
+    bound = SimpleNamespace(name="tasks", exchange=SimpleNamespace(name="x"), routing_key="a.b")
+    other = SimpleNamespace(name="others", exchange=SimpleNamespace(name="y"), routing_key="a.b")
+    worker = SimpleNamespace(task_consumer=SimpleNamespace(_active_tags={}, queues=[other, bound]))
+
+    assert find_queue(message(), worker) == "tasks"
+
+
+def test_what_redis_knows_of_a_delivery_is_no_part_of_the_failure():
+    came = message(
+        headers={"id": "b1", "redelivered": True},
+        properties={"priority": 3, "delivery_info": {"routing_key": "a.b"}, "delivery_tag": "t"},
+    )
+
+    made = make_failed(came, FAILED, "b1", "error")
+
+    assert made.properties == {"message_id": "b1", "priority": 3}
+    assert "redelivered" not in made.headers
+
+
 @pytest.mark.parametrize(
     ("worker", "node"),
     [(SimpleNamespace(hostname="packers@box-1"), "packers@box-1"), (object(), None)],

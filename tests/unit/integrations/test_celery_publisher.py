@@ -21,7 +21,9 @@ class Broken(Exception):
 class App:
     """An app of Celery's whose publications end as the script says; None is well."""
 
-    def __init__(self, *script: object) -> None:
+    def __init__(self, *script: object, driver: str = "amqp") -> None:
+        self._driver = driver
+        self.probes = 0
         self.amqp = SimpleNamespace(Producer=self._make_producer)
         self.connections: list[Any] = []
         self.sent: list[Mapping[str, object]] = []
@@ -34,7 +36,8 @@ class App:
     def connection_for_write(self, transport_options: Mapping[str, object]) -> Any:
         closed: list[bool] = []
         connection = SimpleNamespace(
-            options=transport_options,
+            transport_options=dict(transport_options),
+            get_transport_cls=lambda: SimpleNamespace(driver_type=self._driver),
             connect=lambda: None,
             connection=SimpleNamespace(collect=lambda: closed.append(True)),
             channel=lambda: connection,
@@ -44,11 +47,13 @@ class App:
         self.connections.append(connection)
         return connection
 
-    def _make_producer(self, channel: Any, *, auto_declare: bool, on_return: Any) -> Any:
+    def _make_producer(self, channel: Any, *, auto_declare: bool, on_return: Any = None) -> Any:
         assert not auto_declare
+        assert (on_return is not None) == (self._driver == "amqp")
 
         def publish(_body: bytes, **given: Any) -> None:
             if not given["routing_key"]:  # the probe
+                self.probes += 1
                 return
             end = self._script.pop(0)
             if isinstance(end, Exception):
@@ -66,8 +71,20 @@ def test_it_is_confirmed():
 
     Publisher(app).publish(FAILURE)
 
-    assert app.connections[0].options["confirm_publish"] is True
+    assert app.connections[0].transport_options["confirm_publish"] is True
     assert app.sent == [FULL]
+
+
+def test_on_redis_nothing_is_probed_and_no_wait_is_endless():
+    app = App(None, driver="redis")
+
+    Publisher(app, timeout=3).publish(FAILURE)
+
+    assert app.connections[0].transport_options == {
+        "socket_timeout": 3,
+        "socket_connect_timeout": 3,
+    }
+    assert (app.sent, app.probes) == ([FULL], 0)
 
 
 def test_one_connection_serves_all():
@@ -109,7 +126,7 @@ def test_the_waits_for_a_silent_broker_end():
 
     Publisher(app, timeout=3).publish(FAILURE)
 
-    options = app.connections[0].options
+    options = app.connections[0].transport_options
     assert (options["read_timeout"], options["write_timeout"]) == (3, 3)
 
 
