@@ -70,7 +70,7 @@ def endure(plan: Plan, amqp_url: str, postgres_url: str) -> Came:
         database = open_upgraded(url)
         stack.callback(database.dispose)
         combination = Combination("classic", "postgres")
-        opened = opened_place(combination, folder, database, lambda: amqp_url)
+        opened = opened_place(combination, folder, database, lambda _broker: amqp_url)
         place = stack.enter_context(opened)
         others = tuple(f"{place.shop.orders}.{each}" for each in range(plan.others))
         filling = Filling(

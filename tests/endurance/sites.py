@@ -32,7 +32,7 @@ def opened_site(kind: str, policies: Mapping[str, Any]) -> Iterator[Place]:
             combination = Combination("embedded", "sqlite")
         database = open_upgraded(url)
         stack.callback(database.dispose)
-        opened = opened_place(combination, folder, database, lambda: amqp_url)
+        opened = opened_place(combination, folder, database, lambda _broker: amqp_url)
         place = stack.enter_context(opened)
         place.host.configure("policies", **policies)
         yield place

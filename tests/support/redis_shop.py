@@ -2,26 +2,36 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from kombu import Connection, Exchange, Queue
+import kombu
 
 from tests.support.embedded_shop import EmbeddedShop
+
+UntypedConnection: Any = kombu.Connection
+UntypedQueue: Any = kombu.Queue
+UntypedExchange: Any = kombu.Exchange
+"""Any, because Kombu has types for half of itself only."""
 
 
 class RedisShop(EmbeddedShop):
     """Queues of one test on Redis."""
 
+    def __init__(self, connection: Any, name: Callable[[str], str]) -> None:
+        self.connection = connection
+        super().__init__(connection, name)
+
     def declare(self, queue: str) -> str:
         """Declare a queue with an exchange of its name, as Celery does: that leaves a trace."""
-        Queue(queue, Exchange(queue), queue, channel=self.channel).declare()
+        UntypedQueue(queue, UntypedExchange(queue), queue, channel=self.channel).declare()
         return queue
 
     def depth(self, queue: str) -> int:
         """Return how many messages are ready on a queue."""
-        return int(self.channel._size(queue))  # noqa: SLF001 - an empty list is no key: it says 404
+        return int(self.connection.default_channel._size(queue))  # noqa: SLF001 - an empty list is no key: it says 404
 
 
-def clean(connection: Connection, mark: str) -> None:
+def clean(connection: Any, mark: str) -> None:
     """Remove every key and every queue with this text in its name."""
     client = connection.default_channel.client
     for key in client.scan_iter(f"*{mark}*"):
@@ -34,6 +44,6 @@ def clean(connection: Connection, mark: str) -> None:
 @contextmanager
 def opened_redis_shop(url: str, name: Callable[[str], str], mark: str) -> Iterator[RedisShop]:
     """Open a shop on Redis. `mark` is in all of its names; nothing with it is left in the end."""
-    with Connection(url) as connection:
+    with UntypedConnection(url) as connection:
         yield RedisShop(connection, name)
         clean(connection, mark)

@@ -31,6 +31,7 @@ from redis.retry import Retry
 from retrier.domain.wire import Outgoing
 from retrier.errors import AccessRefused, BrokerUnavailable, ConfigurationError
 from retrier.transport.payloads import make_payload, priority_of
+from retrier.transport.redis import scripts
 from retrier.transport.transports import Tls
 
 CONNECT_TIMEOUT = 5.0
@@ -104,7 +105,13 @@ class Scripted:
 
     def _new_queue(self, queue: str, **_named: Any) -> None:
         prefix = self.global_keyprefix  # type: ignore[attr-defined]
-        make_client(self).sadd(prefix + KNOWN, queue)
+        make_client(self).eval(scripts.DECLARE, 1, prefix + KNOWN, queue)
+
+    def _size(self, queue: str) -> int:
+        # Kombu asks in a transaction, which a server without memory refuses.
+        client, prefix = make_client(self), self.global_keyprefix  # type: ignore[attr-defined]
+        keys = [prefix + self._q_for_pri(queue, step) for step in self.priority_steps]  # type: ignore[attr-defined]
+        return sum(client.llen(key) for key in keys)
 
     def _connparams(self, asynchronous: bool = False) -> Any:  # noqa: FBT001, FBT002 - Kombu's
         found = super()._connparams(asynchronous)  # type: ignore[misc]

@@ -162,17 +162,17 @@ return count
 """
 """KEYS: lists. Returns how many were dropped."""
 
+DECLARE = """
+redis.call('SREM', KEYS[1], ARGV[1])
+return redis.call('SADD', KEYS[1], ARGV[1])
+"""
+"""KEYS: known queues. ARGV: queue."""
+
 DECLARE_STAGING = """
-if redis.call('SISMEMBER', KEYS[2], ARGV[1]) == 1 then
-  redis.call('SADD', KEYS[1], ARGV[1])
-  return 0
-end
+if redis.call('SISMEMBER', KEYS[1], ARGV[1]) == 1 then return 0 end
 local count = 0
-for i = 3, #KEYS do count = count + redis.call('LLEN', KEYS[i]) end
-if count == 0 then
-  redis.call('SADD', KEYS[1], ARGV[1])
-  redis.call('SADD', KEYS[2], ARGV[1])
-end
+for i = 2, #KEYS do count = count + redis.call('LLEN', KEYS[i]) end
+if count == 0 then redis.call('SADD', KEYS[1], ARGV[1]) end
 return count
 """
-"""KEYS: known queues, staging queues, lists. ARGV: queue. Returns how many messages are in the way."""
+"""KEYS: staging queues, lists. ARGV: queue. Returns how many messages are in the way."""

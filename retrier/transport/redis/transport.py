@@ -246,7 +246,7 @@ class RedisQueues:
     def declare_staging_queue(self, queue: str) -> None:
         """Make sure that it exists as ours. Raises StagingQueueUnusable. See the seam."""
         line = self._line
-        keys = [line.known, line.staging, *line.lists(queue)]
+        keys = [line.staging, *line.lists(queue)]
         messages = line.ask(scripts.DECLARE_STAGING, keys, [queue])
         if messages:
             raise StagingQueueUnusable(
