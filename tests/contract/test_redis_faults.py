@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 from kombu import Connection, Exchange, Queue
 
+from retrier.app.check import check
 from retrier.domain.wire import Confirmed, Outgoing, Refused, Returned
 from retrier.errors import AccessRefused, BrokerUnavailable
+from retrier.settings import Broker, Database, Settings
 from retrier.transport.payloads import NO_ENVELOPE
 from retrier.transport.redis import RedisTransport
 from retrier.transport.redis.line import Address
 from retrier.transport.seam import Queues
 from tests.contract.redis_fixtures import RedisFixtures, make_transport
 from tests.contract.transport_fixtures import Consume, nothing
+from tests.support.databases import sqlite_url
 from tests.support.project import ROOT
 from tests.support.receiving import SILENCE, bodies, receive
 from tests.support.redis_servers import FORGETS, KEEPS, PrivateRedis, private_redis
@@ -238,6 +241,21 @@ def test_a_server_without_aof_or_with_eviction_is_named(forgetful: PrivateRedis)
             "maxmemory-policy is allkeys-lru, and not noeviction: it drops messages when its memory "
             "is full"
         ),
+    )
+
+
+def test_the_check_says_by_name_why_the_server_may_lose_messages(
+    forgetful: PrivateRedis, tmp_path: Path
+) -> None:
+    settings = Settings(
+        broker=Broker(url=(forgetful.url,)), database=Database(url=sqlite_url(tmp_path))
+    )
+
+    texts = [each.text for each in check(settings) if each.name == "broker"]
+
+    assert any(
+        text.startswith("warning: the server itself may lose messages: AOF is off")
+        for text in texts
     )
 
 

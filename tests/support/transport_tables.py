@@ -2,9 +2,11 @@
 
 from retrier.transport.capabilities import PROMISES, ROWS, Capabilities
 from retrier.transport.embedded.transport import CAPABILITIES as EMBEDDED
+from retrier.transport.other_brokers import describe
 from retrier.transport.rabbitmq.transport import CAPABILITIES as RABBITMQ
+from retrier.transport.redis.transport import CAPABILITIES as REDIS
 
-DECLARED = (RABBITMQ, EMBEDDED)
+DECLARED = (RABBITMQ, EMBEDDED, REDIS, describe("pgmq"), describe("filesystem"))
 
 
 def overview() -> list[str]:

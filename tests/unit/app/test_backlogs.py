@@ -1,10 +1,12 @@
 """What lies ready on the queues, as far as anybody could look."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from retrier.app.parts import Parts
 from retrier.app.readiness import ReadinessBoard
 from retrier.app.schedule import Ticks
 from retrier.app.server import Listening
@@ -17,14 +19,40 @@ from tests.support.scripted_transport import ScriptedTransport
 QUEUE = "error"
 
 
-def test_what_nobody_could_look_at_again_is_no_backlog(tmp_path: Path) -> None:
+@pytest.fixture
+def transport() -> ScriptedTransport:
     transport = ScriptedTransport()
     transport.broker.put(QUEUE, b"", b"x")
+    return transport
+
+
+@pytest.fixture
+def parts(tmp_path: Path, transport: ScriptedTransport) -> Iterator[Parts]:
     settings = Settings(
         database=Database(url=sqlite_url(tmp_path)),
         ingestion=Ingestion(error_queues=(ErrorQueue(queue=QUEUE),)),
     )
     parts = replace(make_parts(settings), transport=transport)
+    yield parts
+    parts.db.dispose()
+
+
+def test_what_the_server_may_lose_is_part_of_its_health(
+    parts: Parts, transport: ScriptedTransport
+) -> None:
+    board = ReadinessBoard()
+    transport.risks = ("AOF is off", "it has evicted keys")
+
+    Ticks(parts, board, Listening(parts)).look_at_queues()
+
+    is_ready, reason = board.read()["broker"]
+    assert is_ready
+    assert reason.endswith("; warning: AOF is off; warning: it has evicted keys")
+
+
+def test_what_nobody_could_look_at_again_is_no_backlog(
+    parts: Parts, transport: ScriptedTransport
+) -> None:
     ticks = Ticks(parts, ReadinessBoard(), Listening(parts))
     ticks.look_at_queues()
     assert ticks.backlogs.find(QUEUE) is not None
@@ -34,4 +62,3 @@ def test_what_nobody_could_look_at_again_is_no_backlog(tmp_path: Path) -> None:
         ticks.look_at_queues()
 
     assert ticks.backlogs.find(QUEUE) is None
-    parts.db.dispose()

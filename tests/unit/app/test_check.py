@@ -99,6 +99,29 @@ def check_files(database: Path, broker: Path, **more: str) -> dict[str, CheckRes
     return {each.name: each for each in check(load_settings(None, environ))}
 
 
+def test_the_promises_that_hold_with_the_broker_are_told(tmp_path: Path) -> None:
+    found = check_files(tmp_path / "retrier.db", tmp_path / "broker.db")
+
+    assert found["promises"].text.startswith(
+        "hold with Embedded: what a killed process had in hand comes back; "
+    )
+
+
+def test_the_promises_that_do_not_hold_are_a_warning(tmp_path: Path) -> None:
+    folders = json.dumps({"data_folder_in": str(tmp_path), "data_folder_out": str(tmp_path)})
+    environ = {
+        "RETRIER_BROKER__URL": "filesystem://",
+        "RETRIER_BROKER__TRANSPORT_OPTIONS": folders,
+        "RETRIER_DATABASE__URL": f"sqlite:///{tmp_path}/retrier.db",
+    }
+
+    lines = [each for each in check(load_settings(None, environ)) if each.name == "promises"]
+
+    assert [each.text for each in lines if each.ok][-1].startswith(
+        "warning: do not hold with Kombu's filesystem: a failure that a killed process had in hand is lost; "
+    )
+
+
 def test_files_that_can_be_made_are_well(tmp_path: Path) -> None:
     found = check_files(tmp_path / "new" / "retrier.db", tmp_path / "new" / "broker.db")
 
