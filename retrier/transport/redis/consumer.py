@@ -61,20 +61,13 @@ class Holder:
         return monotonic() - self.kept_at <= SURE * self._lease
 
     def watch(self) -> None:
-        """Give back what holders that are gone had in hand, from time to time. Raises BrokerUnavailable."""
-        if monotonic() - self._watched < WATCH_EVERY:
-            return
-        self._watched = monotonic()
-        now, found = self._line.ask(scripts.FIND_OTHERS, [self.leases])
-        ends = dict(zip(found[::2], found[1::2], strict=True))
-        others = {name.decode(): float(end) for name, end in ends.items()}
-        others.pop(self.name, None)
-        if not others:
-            return
-        gone = self._find_unconnected(list(others))
-        for name, end in others.items():
-            if end < float(now) or name in gone:
-                give_all_back(self._line, self._queue, name, end=end)
+        """Give back what holders that are gone had in hand, from time to time.
+
+        Raises BrokerUnavailable.
+        """
+        if monotonic() - self._watched >= WATCH_EVERY:
+            self._watched = monotonic()
+            take_from_the_gone(self._line, self._queue, besides=self.name)
 
     def end(self) -> None:
         """Give everything back and leave. Raises BrokerUnavailable."""
@@ -85,30 +78,6 @@ class Holder:
         """Renew no more."""
         self._stop.set()
 
-    def _find_unconnected(self, names: Sequence[str]) -> set[str]:
-        """Return the holders whose connections are gone for sure.
-
-        A server that does not list our own connection says nothing: a proxy stands in between.
-        """
-        mine = self.name.split("/")
-        run = find_run(self._line)
-        if not run or run != mine[1] or not mine[2]:
-            return set()
-        numbers = {name: name.split("/")[1:] for name in names}
-        asked = [number for of, number in numbers.values() if of == run and number]
-        listed = self._line.find_out("CLIENT LIST", "ID", *asked, mine[2])
-        if listed is None:
-            return set()
-        alive = {str(each["id"]) for each in listed}
-        if mine[2] not in alive:
-            return set()
-        # A server that was started again has no connection of its earlier run.
-        return {
-            name
-            for name, (of, number) in numbers.items()
-            if of and (of != run or number not in alive)
-        }
-
     def _keep_renewing(self) -> None:
         client = make_client(self._line.channel)
         kept = True
@@ -118,6 +87,42 @@ class Holder:
                 kept = bool(client.eval(scripts.RENEW, 1, self.leases, self.name, self._lease_ms))
                 if kept:
                     self.kept_at = began
+
+
+def take_from_the_gone(line: Line, queue: str, *, besides: str = "") -> None:
+    """Give back what holders that are gone had in hand. Raises BrokerUnavailable."""
+    now, found = line.ask(scripts.FIND_OTHERS, [line.key("leases", queue)])
+    ends = dict(zip(found[::2], found[1::2], strict=True))
+    others = {name.decode(): float(end) for name, end in ends.items()}
+    others.pop(besides, None)
+    if not others:
+        return
+    gone = _find_unconnected(line, list(others))
+    for name, end in others.items():
+        if end < float(now) or name in gone:
+            give_all_back(line, queue, name, end=end)
+
+
+def _find_unconnected(line: Line, names: Sequence[str]) -> set[str]:
+    """Return the holders whose connections are gone for sure.
+
+    A server that does not list our own connection says nothing: a proxy stands in between.
+    """
+    run, mine = find_run(line), line.find_out("CLIENT ID")
+    if not run or mine is None:
+        return set()
+    numbers = {name: name.split("/")[1:] for name in names}
+    asked = [number for of, number in numbers.values() if of == run and number]
+    listed = line.find_out("CLIENT LIST", "ID", *asked, mine)
+    if listed is None:
+        return set()
+    alive = {str(each["id"]) for each in listed}
+    if str(mine) not in alive:
+        return set()
+    # A server that was started again has no connection of its earlier run.
+    return {
+        name for name, (of, number) in numbers.items() if of and (of != run or number not in alive)
+    }
 
 
 def find_run(line: Line) -> str:

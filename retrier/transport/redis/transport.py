@@ -24,7 +24,7 @@ from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.transport import Idling
 from retrier.transport.payloads import NO_ENVELOPE
 from retrier.transport.redis import scripts
-from retrier.transport.redis.consumer import RedisConsumer, find_run
+from retrier.transport.redis.consumer import RedisConsumer, find_run, take_from_the_gone
 from retrier.transport.redis.line import Address, Line
 from retrier.transport.seam import QueueLook, TrialReport, Unsettled
 from retrier.transport.transports import TransportOptions
@@ -224,8 +224,12 @@ class RedisQueues:
         return None if ready is None else QueueLook(ready=ready, consumers=0)
 
     def depth(self, queue: str) -> int | None:
-        """Return how many messages are ready, or None when nobody has made the queue."""
+        """Return how many messages are ready, or None when nobody has made the queue.
+
+        Ready is also what a process had in hand that is gone by now.
+        """
         line = self._line
+        take_from_the_gone(line, queue)
         count, known = line.ask(scripts.COUNT, [line.known, *line.lists(queue)], [queue])
         is_there = count or known or line.find_binding(queue) is not None
         return int(count) if is_there else None
