@@ -54,7 +54,7 @@ def _check_broker_url(url: str) -> str:
     if not separator or scheme not in TRANSPORTS:
         raise ValueError(_KNOWN)
     if scheme == "sentinel":
-        return ";".join(_check_server_url(each) for each in url.split(";"))
+        return _check_sentinels(url.split(";"))
     if "://" in rest:
         # Read as one URL, the second would be its virtual host, and be shown with its password.
         raise ValueError(
@@ -65,6 +65,17 @@ def _check_broker_url(url: str) -> str:
     elif scheme in AMQP | REDIS:
         return _check_server_url(url)
     return f"{given.lower()}://{rest}"
+
+
+def _check_sentinels(urls: Sequence[str]) -> str:
+    """Refuse sentinels that differ in more than their places: Kombu would read the first one only."""
+    found = [_check_server_url(each) for each in urls]
+    parts = [urlsplit(each) for each in found]
+    if len({(each.username, each.password, each.path.strip("/") or "0") for each in parts}) > 1:
+        raise ValueError(
+            "must have the same user, password and number of the database in each part"
+        )
+    return ";".join(found)
 
 
 def _check_server_url(url: str) -> str:
@@ -105,7 +116,7 @@ def _check_broker_urls(urls: Sequence[str]) -> Sequence[str]:
     if len(urls) > 1 and any(find_scheme(url) not in AMQP for url in urls):
         raise ValueError(
             "must name one URL only: several are for the nodes of a RabbitMQ cluster; the sentinels "
-            "of Redis are one URL, as in sentinel://one:26379;sentinel://two:26379/0"
+            "of Redis are one URL, as in sentinel://one:26379/0;sentinel://two:26379/0"
         )
     if len({_leave_out_place(url) for url in urls}) > 1:
         raise ValueError(

@@ -21,9 +21,12 @@ from retrier.transport.payloads import NO_ENVELOPE
 from retrier.transport.redis import RedisTransport
 from retrier.transport.redis.line import Address
 from retrier.transport.seam import Queues
+from retrier.transport.transports import Tls
 from tests.contract.redis_fixtures import RedisFixtures, make_transport
 from tests.contract.transport_fixtures import Consume, nothing
+from tests.support.certificates import make_certificates
 from tests.support.databases import sqlite_url
+from tests.support.private_servers import find_free_ports
 from tests.support.project import ROOT
 from tests.support.receiving import SILENCE, bodies, receive
 from tests.support.redis_servers import FORGETS, KEEPS, PrivateRedis, private_redis
@@ -361,6 +364,33 @@ def run_program(program: str) -> str:
     """Run a program in a process of its own; return what it says."""
     command = [sys.executable, "-c", program]
     return subprocess.run(command, cwd=ROOT, stdout=PIPE, text=True, check=True).stdout
+
+
+def test_a_server_with_tls_is_reached_by_its_certificate(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path)
+    (port,) = find_free_ports(1)
+    options = ("--tls-port", str(port), "--tls-auth-clients", "no", "--tls-ca-cert-file", made.ca)
+    server_files = (str(tmp_path / "server.pem"), "--tls-key-file", str(tmp_path / "server.key"))
+    url = f"rediss://localhost:{port}/0"
+
+    with private_redis(tmp_path / "redis", *options, "--tls-cert-file", *server_files):
+        trusting = RedisTransport(Address(url=url, options={}, tls=Tls(ca=made.ca)))
+        assert find_risks(trusting)
+        with pytest.raises(BrokerUnavailable, match="certificate verify failed"):
+            RedisTransport(Address(url=url, options={}, tls=Tls(ca=made.other_ca))).queues()
+
+
+def test_the_server_that_sentinels_name_is_used(tmp_path: Path) -> None:
+    (port,) = find_free_ports(1)
+    file = tmp_path / "sentinel.conf"
+    with private_redis(tmp_path / "redis", *FORGETS) as server:
+        file.write_text(f"sentinel monitor shop 127.0.0.1 {server.port} 1\n")
+        with private_redis(tmp_path / "watch", str(file), "--sentinel", port=port):
+            address = Address(url=f"sentinel://127.0.0.1:{port}/0", options={"master_name": "shop"})
+            with closing(RedisTransport(address).queues()) as queues:
+                queues.declare_error_queue("error")
+        with closing(server.client()) as client:
+            assert client.smembers("_retrier:queues") == {b"error"}
 
 
 def test_without_the_library_it_is_said_what_to_install() -> None:

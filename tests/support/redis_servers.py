@@ -24,9 +24,9 @@ FORGETS = ("--appendonly", "no", "--save", "")
 class PrivateRedis:
     """A server on loopback with a port and a folder of its own."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        """Start nothing yet. `options` are those of the command line."""
-        (self.port,) = find_free_ports(1)
+    def __init__(self, folder: Path, *options: str, port: int = 0) -> None:
+        """Start nothing yet. `options` are those of the command line, the file of a sentinel first."""
+        self.port = port or find_free_ports(1)[0]
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.options = options
         self._folder = folder
@@ -34,8 +34,11 @@ class PrivateRedis:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1"]
-        command += ["--dir", str(self._folder), *self.options]
+        file, options = self.options[:1], self.options[1:]
+        if file and file[0].startswith("--"):
+            file, options = (), self.options
+        command = ["redis-server", *file, "--port", str(self.port), "--bind", "127.0.0.1"]
+        command += ["--dir", str(self._folder), *options]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=log)
         wait_until(self._answers, 30, "the private Redis answers")
@@ -58,12 +61,12 @@ class PrivateRedis:
 
 
 @contextmanager
-def private_redis(folder: Path, *options: str) -> Iterator[PrivateRedis]:
+def private_redis(folder: Path, *options: str, port: int = 0) -> Iterator[PrivateRedis]:
     """Give a running server; it is killed in the end."""
     if which("redis-server") is None:
         give_up("no redis-server to start")
     folder.mkdir(exist_ok=True)
-    server = PrivateRedis(folder, *options)
+    server = PrivateRedis(folder, *options, port=port)
     server.start()
     try:
         yield server

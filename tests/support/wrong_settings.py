@@ -33,7 +33,7 @@ WRONG_FILES = {
     ),
     "broker: {url: ['redis://one', 'redis://two']}": (
         "broker.url: must name one URL only: several are for the nodes of a RabbitMQ cluster; the "
-        "sentinels of Redis are one URL, as in sentinel://one:26379;sentinel://two:26379/0"
+        "sentinels of Redis are one URL, as in sentinel://one:26379/0;sentinel://two:26379/0"
     ),
     "broker: {url: 'redis://127.0.0.1', staging_queue_type: classic}": (
         "broker.staging_queue_type: has no meaning with Redis: its queues have no types"
@@ -57,7 +57,10 @@ WRONG_FILES = {
         "health_check_interval, max_connections, min_other_sentinels, priority_steps, "
         "sentinel_kwargs, sep, socket_connect_timeout, socket_keepalive, socket_timeout"
     ),
-    "broker: {url: 'sentinel://one:26379;sentinel://two:26379/0'}": (
+    "broker: {url: 'sentinel://one:26379;sentinel://two:26379/2', transport_options: {master_name: a}}": (
+        "broker.url: must have the same user, password and number of the database in each part"
+    ),
+    "broker: {url: 'sentinel://one:26379/0;sentinel://two:26379/0'}": (
         "broker.transport_options: must name the server that the sentinels watch: {master_name: NAME}"
     ),
     "broker: {url: ['amqp://me@one', 'amqp://you@two']}": (

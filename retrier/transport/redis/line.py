@@ -5,6 +5,7 @@ off its list before it stores that it is taken: a process that dies in between l
 replaced by scripts here. All else is Kombu's: URLs, sentinels, TLS, keys, priorities, declarations.
 """
 
+import re
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -282,7 +283,8 @@ class Line:
         return None
 
     def _scan(self) -> Iterator[str]:
-        found = self.client.scan_iter(f"{self.prefix}{BINDINGS}*", count=_SCANNED, _type="set")
+        pattern = re.sub(r"([*?\[\]\\])", r"\\\1", f"{self.prefix}{BINDINGS}")
+        found = self.client.scan_iter(f"{pattern}*", count=_SCANNED, _type="set")
         return (key.decode() for key in found)
 
     def declare(self, queue: str) -> None:

@@ -62,6 +62,8 @@ class RedisPublisher:
         self._line: Line | None = Line(address)
         self._bindings: dict[str, tuple[str, str]] = {}
         """What is known to name a queue, beside its lists and our own set."""
+        self._missing: set[str] = set()
+        """Queues that were looked for in vain for this window: to look walks over all keys."""
         self._is_blocked = False
         self._waits_for: frozenset[str] = frozenset()
 
@@ -78,6 +80,7 @@ class RedisPublisher:
     ) -> tuple[Outcome, ...]:
         """Push all. See the seam. After a lost connection what has no answer is Unknown."""
         window = list(messages)
+        self._missing.clear()
         problems = {place: why for place, each in enumerate(window) if (why := _why_refused(each))}
         outcomes: dict[int, Outcome] = {place: Refused(why) for place, why in problems.items()}
         good = [place for place in range(len(window)) if place not in problems]
@@ -154,13 +157,14 @@ class RedisPublisher:
 
     def _judge(self, line: Line, parcel: Parcelled, answer: object) -> Outcome:
         queue = parcel.message.queue
-        if answer == 0:
+        if answer == 0 and queue not in self._missing:
             # Perhaps another exchange than usual names it.
             found = line.find_binding(queue)
             if found is None:
-                return Returned(f"nobody has made it at {line.place}")
-            self._bindings[queue] = found
-            (answer,) = self._ask(line, [parcel])
+                self._missing.add(queue)
+            else:
+                self._bindings[queue] = found
+                (answer,) = self._ask(line, [parcel])
         if isinstance(answer, Exception):
             return Refused(str(answer))
         return Confirmed() if answer == 1 else Returned(f"nobody has made it at {line.place}")
@@ -419,8 +423,5 @@ class RedisTransport:
 def make_transport(options: TransportOptions) -> RedisTransport:
     """Return the transport; the settings allow only one URL here. Raises ConfigurationError."""
     given = dict(options.kombu)
-    lease = given.pop("visibility_timeout", LEASE)
-    return RedisTransport(
-        Address(url=options.urls[0], options=given, tls=options.tls),
-        lease=float(lease) if isinstance(lease, int | float) else LEASE,
-    )
+    lease = float(str(given.pop("visibility_timeout", LEASE)))
+    return RedisTransport(Address(url=options.urls[0], options=given, tls=options.tls), lease=lease)
