@@ -295,6 +295,18 @@ class TestAFullServer(RedisFixtures):
     def test_a_server_that_keeps_everything_has_no_risks(self, transport: RedisTransport) -> None:
         assert find_risks(transport) == ()
 
+    def test_the_trial_leaves_nothing(self, transport: RedisTransport, client: Any) -> None:
+        assert transport.try_out("retrier.staging").problems == ()
+        assert client.keys("*") == []
+
+    def test_the_trial_does_not_wait_for_memory(
+        self, transport: RedisTransport, client: Any
+    ) -> None:
+        client.config_set("maxmemory", 1)
+
+        with pytest.raises(BrokerUnavailable, match="takes no messages: its memory is full"):
+            transport.try_out("retrier.staging")
+
     def test_what_it_does_not_take_is_waited_for_and_its_queues_can_be_emptied(
         self, transport: RedisTransport, consume: Consume, client: Any, queue: str
     ) -> None:

@@ -25,15 +25,17 @@ from tests.support.databases import sqlite_url
 from tests.support.forked_service import ForkingHost
 from tests.support.redis_servers import KEEPS, private_redis
 from tests.support.service import Host, Service, hosted
-from tests.support.waiting import let_pass
+from tests.support.waiting import let_pass, wait_until
 
 TASK = "shop.pack_late"
-LONGEST_LIFE = 1.5
-BROKEN = 0.6
-"""Share of the time in which tasks fail."""
+LONGEST_LIFE, LONGEST_REST = 12.0, 0.3
+"""Seconds: of a life in which too little happens, and of a pause before the kill."""
+MOST_DONE = 25
+"""Steps of which tasks and workers tell in a life. Counted so, the kills fall into the work."""
+BROKEN = 0.8
+"""Share of the lives in which tasks fail."""
 STUCK = 240.0
 TELL_EVERY = 20
-"""Seconds; kills."""
 UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
 PENDING = "SELECT unique_message_id FROM failed_messages WHERE status = 'retry_issued'"
 STORED = "SELECT message_id FROM failed_messages"
@@ -112,7 +114,10 @@ class Run:
     def _kill_one(self) -> None:
         self._set_broken(broken=self.dice.random() < BROKEN)
         self._ask("/api/errors/retry/all")
-        let_pass(self.dice.uniform(0, LONGEST_LIFE))
+        wanted = len(self.shop.told) + self.dice.randint(1, MOST_DONE)
+        with suppress(AssertionError):
+            wait_until(lambda: len(self.shop.told) >= wanted, LONGEST_LIFE)
+        let_pass(self.dice.uniform(0, LONGEST_REST))
         if self.dice.random() < 0.5:  # noqa: PLR2004 - a coin
             self.kills["worker"] += 1
             self.shop.kill()

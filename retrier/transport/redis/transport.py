@@ -1,8 +1,10 @@
 """Redis as a transport: queues are Kombu's lists, in one database of a server."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
 
@@ -39,8 +41,13 @@ LARGEST = 128 * 1024 * 1024
 """Bytes of a payload: Redis takes no value of more than 512 MB, and base64 adds a third."""
 BETWEEN_TRIES = 1.0
 """Longest pause in seconds before a server that has no memory left is tried again."""
+_FULL = "its memory is full, or it cannot write to its disk or to its replicas"
 _UNTIL_LATER = ("OOM ", "MISCONF", "NOREPLICAS")
 """How the errors of a server begin that takes no writes for now, whatever the message."""
+
+
+class _Broke(Exception):
+    """The connection broke behind the first push: what has no answer is in doubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +128,10 @@ class RedisPublisher:
             for some in _in_portions(parcels):
                 self._push(line, some, outcomes, waiting)
                 waiting()
-        except BrokerUnavailable as error:
+        except _Broke as broke:
             self._line = None
-            outcomes.update(
-                {each.place: Unknown(str(error)) for each in parcels if each.place not in outcomes}
-            )
+            lost = Unknown(str(broke))
+            outcomes.update({each.place: lost for each in parcels if each.place not in outcomes})
 
     def _push(
         self,
@@ -134,19 +140,15 @@ class RedisPublisher:
         outcomes: dict[int, Outcome],
         waiting: Callable[[], None],
     ) -> None:
-        """Push until each has an outcome. Raises BrokerUnavailable."""
+        """Push until each has an outcome. Raises _Broke, and what `waiting` raises."""
         idling = Idling(BETWEEN_TRIES)
         left = list(parcels)
         try:
             while left:
-                answers = self._ask(line, left)
-                blocked = [
-                    each for each, got in zip(left, answers, strict=True) if _is_blocked(got)
-                ]
-                for each, answer in zip(left, answers, strict=True):
-                    if not _is_blocked(answer):
-                        outcomes[each.place] = self._judge(line, each, answer)
-                left = blocked
+                try:
+                    left = self._push_once(line, left, outcomes)
+                except BrokerUnavailable as error:
+                    raise _Broke(str(error)) from error
                 self._is_blocked = bool(left)
                 self._waits_for = frozenset(each.message.queue for each in left)
                 if left:
@@ -154,6 +156,18 @@ class RedisPublisher:
                     idling.wait(None)
         finally:
             self._is_blocked, self._waits_for = False, frozenset()
+
+    def _push_once(
+        self, line: Line, parcels: Sequence[Parcelled], outcomes: dict[int, Outcome]
+    ) -> list[Parcelled]:
+        """Push each once; return those that the server takes later. Raises BrokerUnavailable."""
+        later = []
+        for each, answer in zip(parcels, self._ask(line, parcels), strict=True):
+            if _is_blocked(answer):
+                later.append(each)
+            else:
+                outcomes[each.place] = self._judge(line, each, answer)
+        return later
 
     def _judge(self, line: Line, parcel: Parcelled, answer: object) -> Outcome:
         queue = parcel.message.queue
@@ -411,13 +425,31 @@ class RedisTransport:
         """Connect to look at queues. Raises BrokerUnavailable."""
         return RedisQueues(Line(self._address), self._memory)
 
-    def try_out(self, _staging_queue: str) -> TrialReport:
-        """Look what the server may lose. Raises BrokerUnavailable."""
-        queues = self.queues()
-        try:
+    def try_out(self, staging_queue: str) -> TrialReport:
+        """Declare, fill, read and delete a queue that nobody else has, and look what may be lost.
+
+        Raises BrokerUnavailable, also while the server takes no message.
+        """
+        queue = f"{staging_queue}.check.{uuid4().hex[:12]}"
+        with (
+            closing(self.queues()) as queues,
+            closing(self.publisher()) as publisher,
+        ):
+            queues.declare_error_queue(queue)
+            try:
+                self._use(queue, publisher)
+            finally:
+                queues.delete(queue)
             return TrialReport(risks=queues.find_risks())
-        finally:
-            queues.close()
+
+    def _use(self, queue: str, publisher: RedisPublisher) -> None:
+        def give_up() -> None:
+            if publisher.awaited.blocked:
+                raise BrokerUnavailable(f"the broker at {self.place} takes no messages: {_FULL}")
+
+        publisher.publish([Outgoing(queue=queue, raw=CODEC.empty, body=b"")], give_up)
+        with closing(self.consumer(queue, 1)) as consumer:
+            consumer.ack(consumer.receive(1, 0))
 
 
 def make_transport(options: TransportOptions) -> RedisTransport:
