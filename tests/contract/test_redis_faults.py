@@ -14,7 +14,7 @@ import pytest
 from kombu import Connection, Exchange, Queue
 
 from retrier.app.check import check
-from retrier.domain.wire import Confirmed, Outgoing, Refused, Returned
+from retrier.domain.wire import Confirmed, Outgoing, Refused, Returned, Unknown
 from retrier.errors import AccessRefused, BrokerUnavailable
 from retrier.settings import Broker, Database, Settings
 from retrier.transport.payloads import NO_ENVELOPE
@@ -341,6 +341,23 @@ class TestAFullServer(RedisFixtures):
         client.config_set("maxmemory", 0)
         sending.join(30)
         assert outcomes == [Confirmed()]
+        publisher.close()
+
+    def test_a_server_that_has_become_a_replica_refuses_no_message(
+        self, transport: RedisTransport, client: Any, queue: str
+    ) -> None:
+        # Given a publisher, and a server that takes no writes since
+        publisher = transport.publisher()
+        (port,) = find_free_ports(1)
+        client.replicaof("127.0.0.1", port)
+
+        # When something is published, then it is in doubt, and not reverted
+        (outcome,) = publisher.publish([self.message(queue)], nothing)
+        assert isinstance(outcome, Unknown)
+
+        # And it goes as soon as the server takes writes again
+        client.replicaof("NO", "ONE")
+        assert publisher.publish([self.message(queue)], nothing) == (Confirmed(),)
         publisher.close()
 
     @pytest.mark.parametrize("what", ["password", "database"])

@@ -11,7 +11,7 @@ import pytest
 
 from retrier.transport.embedded.properties import DEEPEST
 from retrier.worker import Failed, Message, Transient
-from tests.contract.worker_fixtures import EmbeddedWorkers, RabbitMQWorkers, Start
+from tests.contract.worker_fixtures import EmbeddedWorkers, RabbitMQWorkers, RedisWorkers, Start
 from tests.contract.worker_suite import WorkerSuite
 from tests.support.waiting import wait_until
 from tests.support.worker_outside import DEADLINE, Outside, take_within
@@ -25,6 +25,25 @@ class TestOnClassicQueues(RabbitMQWorkers, WorkerSuite):
 @pytest.mark.rabbitmq
 class TestOnQuorumQueues(RabbitMQWorkers, WorkerSuite):
     kind = "quorum"
+
+
+@pytest.mark.kills
+class TestOnRedis(RedisWorkers, WorkerSuite):
+    """On the lists of a server. In the plain run `test_workers_with_kombu` has a part of it."""
+
+    # There a queue is made by using it.
+    test_without_one_of_its_queues_it_waits_and_says_so_once = None
+
+    def test_its_queues_exist_as_soon_as_it_begins(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        for queue in (orders, f"{orders}.results"):
+            outside.delete(queue)
+        outside.put(orders, b"{}", {}, message_id="m-1")
+
+        start()
+
+        take_within(outside, f"{orders}.results")
 
 
 class TestOnTheEmbeddedBroker(EmbeddedWorkers, WorkerSuite):

@@ -13,7 +13,13 @@ import pytest
 
 from retrier.worker import Message, Worker
 from tests.support.waiting import wait_until
-from tests.support.worker_outside import DEADLINE, EmbeddedOutside, Outside, RabbitMQOutside
+from tests.support.worker_outside import (
+    DEADLINE,
+    EmbeddedOutside,
+    Outside,
+    RabbitMQOutside,
+    RedisOutside,
+)
 from tests.support.worker_process import WorkerProcesses
 
 RETRY = {
@@ -155,6 +161,20 @@ class EmbeddedWorkers(WorkerFixtures):
     @pytest.fixture
     def outside(self, url: str) -> Iterator[Outside]:
         outside = EmbeddedOutside(url)
+        yield outside
+        outside.close()
+
+
+class RedisWorkers(WorkerFixtures):
+    """On Redis."""
+
+    @pytest.fixture
+    def url(self, redis_url: str) -> str:
+        return redis_url
+
+    @pytest.fixture
+    def outside(self, url: str) -> Iterator[Outside]:
+        outside = RedisOutside(url)
         yield outside
         outside.close()
 

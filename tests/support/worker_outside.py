@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import pika
 from amqp.exceptions import NotFound
-from kombu import Connection
+from kombu import Connection, Exchange, Queue
 
 import retrier.transport.embedded  # noqa: F401 - registers the scheme with Kombu
 from tests.support.far_side import FarSide
@@ -15,6 +15,8 @@ from tests.support.waiting import wait_until
 
 DEADLINE = 15.0
 UntypedConnection: Any = Connection
+UntypedQueue: Any = Queue
+UntypedExchange: Any = Exchange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,3 +142,25 @@ class EmbeddedOutside:
 
     def close(self) -> None:
         self._connection.close()
+
+
+class RedisOutside(EmbeddedOutside):
+    """A Kombu client of Redis."""
+
+    def declare(self, queue: str, **_arguments: object) -> str:
+        # A new connection: one that has made a binding before does not look whether it is still there.
+        with self._connection.clone() as connection:
+            channel = connection.channel()
+            UntypedQueue(queue, UntypedExchange(queue), queue, channel=channel).declare()
+        return queue
+
+    def delete(self, queue: str) -> None:
+        """Delete every key of the queue, and those of Retrier's."""
+        client = self._channel.client
+        for key in client.scan_iter(f"*{queue}*"):
+            client.delete(key)
+        client.srem("_retrier:queues", queue)
+
+    def count(self, queue: str) -> int:
+        # An empty list is no key: a passive declaration says 404.
+        return int(self._channel._size(queue))  # noqa: SLF001

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from redis.exceptions import OutOfMemoryError, RedisError, ResponseError
+from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError, ResponseError
 
 from retrier.domain.text import count_messages
 from retrier.domain.wire import (
@@ -41,6 +41,7 @@ LARGEST = 128 * 1024 * 1024
 """Bytes of a payload: Redis takes no value of more than 512 MB, and base64 adds a third."""
 BETWEEN_TRIES = 1.0
 """Longest pause in seconds before a server that has no memory left is tried again."""
+_OF_THE_MESSAGE = ("WRONGTYPE", "NOPERM", "ERR ", "string exceeds", "Protocol error")
 _FULL = "its memory is full, or it cannot write to its disk or to its replicas"
 _UNTIL_LATER = ("OOM ", "MISCONF", "NOREPLICAS")
 """How the errors of a server begin that takes no writes for now, whatever the message."""
@@ -179,7 +180,9 @@ class RedisPublisher:
             else:
                 self._bindings[queue] = found
                 (answer,) = self._ask(line, [parcel])
-        if isinstance(answer, Exception):
+        if isinstance(answer, ResponseError):
+            if not _is_of_the_message(answer):
+                line.fail(answer)
             return Refused(str(answer))
         return Confirmed() if answer == 1 else Returned(f"nobody has made it at {line.place}")
 
@@ -213,6 +216,14 @@ def _is_blocked(answer: object) -> bool:
     return isinstance(answer, OutOfMemoryError) or (
         isinstance(answer, ResponseError) and str(answer).startswith(_UNTIL_LATER)
     )
+
+
+def _is_of_the_message(answer: ResponseError) -> bool:
+    """Say whether an error is about this message or its queue, and not about the server.
+
+    A server that has become a replica, or is busy with a script, refuses whatever it is given.
+    """
+    return isinstance(answer, NoPermissionError) or str(answer).startswith(_OF_THE_MESSAGE)
 
 
 def _why_refused(message: Outgoing) -> str | None:
