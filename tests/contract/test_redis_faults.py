@@ -172,6 +172,56 @@ class TestWhatQueuesThereAre(RedisFixtures):
         assert bodies(receive(consume(queue), 3)) == [b"now", b"soon", b"later"]
 
 
+class TestAPrefix(RedisFixtures):
+    """`global_keyprefix`, as Celery's settings may have it."""
+
+    @pytest.fixture
+    def transport(self, url: str, queue_name: Callable[..., str]) -> RedisTransport:
+        options = {"global_keyprefix": f"{queue_name('prefix')}[1]:"}
+        return RedisTransport(Address(url=url, options=options))
+
+    @pytest.fixture
+    def kombu_programs(self, url: str, transport: RedisTransport) -> Iterator[Any]:
+        """Give the connection of a program with the same prefix."""
+        with Connection(url, transport_options=transport.address.options) as connection:
+            yield connection
+
+    def test_kombu_consumes_what_is_published_to_a_queue_that_it_has_declared(
+        self, transport: RedisTransport, kombu_programs: Any, queue_name: Callable[..., str]
+    ) -> None:
+        name = queue_name()
+        exchange = Exchange(queue_name("exchange"))
+        Queue(name, exchange, "key", channel=kombu_programs.default_channel).declare()
+
+        with closing(transport.publisher()) as publisher:
+            assert publisher.publish([self.message(name, b"x")], nothing) == (Confirmed(),)
+
+        taken: list[Any] = []
+        consumer = kombu_programs.Consumer([Queue(name)], on_message=taken.append, no_ack=True)
+        with consumer:
+            kombu_programs.drain_events(timeout=5)
+        assert [message.body for message in taken] == [b"x"]
+
+    def test_what_kombu_publishes_is_consumed_and_every_key_has_the_prefix(
+        self,
+        transport: RedisTransport,
+        kombu_programs: Any,
+        client: Any,
+        queues: Queues,
+        consume: Consume,
+        queue_name: Callable[..., str],
+    ) -> None:
+        name = queue_name()
+        queues.declare_staging_queue(name)
+        kombu_programs.Producer().publish(b"x", routing_key=name)
+
+        assert bodies(receive(consume(name), 1)) == [b"x"]
+        keys = [key.decode() for key in client.scan_iter(f"*{name}*")]
+        prefix = transport.address.options["global_keyprefix"]
+        assert keys
+        assert [key for key in keys if not key.startswith(prefix)] == []
+
+
 class TestLeases(RedisFixtures):
     """Who has a message in hand."""
 

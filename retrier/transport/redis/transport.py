@@ -410,7 +410,7 @@ class RedisTransport:
 
     def __init__(self, address: Address, *, lease: float = LEASE) -> None:
         """Connect to nothing yet. `lease`: seconds for which a frozen consumer keeps its messages."""
-        self._address = address
+        self.address = address
         self._lease = lease
         self._memory = ServerMemory()
         self.place = address.place
@@ -420,11 +420,11 @@ class RedisTransport:
 
         The probe is not used: a server without memory refuses a message, and leaves no doubt.
         """
-        return RedisPublisher(self._address)
+        return RedisPublisher(self.address)
 
     def consumer(self, queue: str, prefetch: int) -> RedisConsumer:
         """Connect a consumer of a queue that exists. Raises BrokerUnavailable."""
-        line = Line(self._address)
+        line = Line(self.address)
         if RedisQueues(line, self._memory).depth(queue) is None:
             line.close()
             raise BrokerUnavailable(f"the broker at {line.place}: nobody has made {queue!r}")
@@ -434,7 +434,7 @@ class RedisTransport:
 
     def queues(self) -> RedisQueues:
         """Connect to look at queues. Raises BrokerUnavailable."""
-        return RedisQueues(Line(self._address), self._memory)
+        return RedisQueues(Line(self.address), self._memory)
 
     def try_out(self, staging_queue: str) -> TrialReport:
         """Declare, fill, read and delete a queue that nobody else has, and look what may be lost.
