@@ -35,7 +35,7 @@ MOST_DONE = 25
 """Steps of which tasks and workers tell in a life. Counted so, the kills fall into the work."""
 BROKEN = 0.8
 """Share of the lives in which tasks fail."""
-STUCK = 240.0
+STUCK = 120.0
 TELL_EVERY = 20
 UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
 PENDING = "SELECT unique_message_id FROM failed_messages WHERE status = 'retry_issued'"
@@ -153,7 +153,7 @@ class Run:
                 self.again += len(pending)
                 self._ask("/api/pendingretries/retry", pending)
             else:
-                quiet += 1
+                quiet = 0 if self._count_left() else quiet + 1
 
     def _set_broken(self, *, broken: bool) -> None:
         with suppress(FileNotFoundError):
