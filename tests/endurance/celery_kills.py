@@ -9,7 +9,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,18 +23,19 @@ from tests.endurance.report import tell
 from tests.support.celery_workers import CeleryShop
 from tests.support.databases import sqlite_url
 from tests.support.forked_service import ForkingHost
-from tests.support.redis_servers import KEEPS, private_redis
+from tests.support.redis_servers import KEEPS, PrivateRedis, private_redis
 from tests.support.service import Host, Service, hosted
 from tests.support.waiting import let_pass, wait_until
 
-TASK = "shop.pack_late"
+TASK, QUEUE = "shop.pack_late", "tasks"
 LONGEST_LIFE, LONGEST_REST = 12.0, 0.3
 """Seconds: of a life in which too little happens, and of a pause before the kill."""
+ASK_EVERY = 1.0
 MOST_DONE = 25
 """Steps of which tasks and workers tell in a life. Counted so, the kills fall into the work."""
 BROKEN = 0.8
 """Share of the lives in which tasks fail."""
-STUCK = 240.0
+STUCK = 120.0
 TELL_EVERY = 20
 UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
 PENDING = "SELECT unique_message_id FROM failed_messages WHERE status = 'retry_issued'"
@@ -55,12 +56,16 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Came:
-    """What came of the tasks. `unseen`: Celery lost them before they failed, and nobody could know."""
+    """What came of the tasks. `unseen` have neither failed nor run: Celery has lost them.
+
+    `left` are in Redis still, in the queue or with Celery as unacknowledged.
+    """
 
     tasks: int
     kills: Counter[str]
     lost: int
     unseen: int
+    left: int
     failures_published: int
     attempts_stored: int
     retried_again: int
@@ -78,6 +83,7 @@ class Run:
     """One run on its way."""
 
     plan: Plan
+    server: PrivateRedis
     shop: CeleryShop
     host: Host
     engine: Any
@@ -104,6 +110,7 @@ class Run:
             kills=self.kills,
             lost=len([each for each in tasks if each in stored and each not in resolved]),
             unseen=len([each for each in tasks if each not in stored and not packed[each]]),
+            left=self._count_left(),
             failures_published=len(self._lines("failure_published")),
             attempts_stored=self._count(ATTEMPTS),
             retried_again=self.again,
@@ -113,10 +120,12 @@ class Run:
 
     def _kill_one(self) -> None:
         self._set_broken(broken=self.dice.random() < BROKEN)
-        self._ask("/api/errors/retry/all")
         wanted = len(self.shop.told) + self.dice.randint(1, MOST_DONE)
-        with suppress(AssertionError):
-            wait_until(lambda: len(self.shop.told) >= wanted, LONGEST_LIFE)
+        end = monotonic() + LONGEST_LIFE
+        while monotonic() < end and len(self.shop.told) < wanted:
+            self._ask("/api/errors/retry/all")
+            with suppress(AssertionError):
+                wait_until(lambda: len(self.shop.told) >= wanted, ASK_EVERY)
         let_pass(self.dice.uniform(0, LONGEST_REST))
         if self.dice.random() < 0.5:  # noqa: PLR2004 - a coin
             self.kills["worker"] += 1
@@ -144,7 +153,7 @@ class Run:
                 self.again += len(pending)
                 self._ask("/api/pendingretries/retry", pending)
             else:
-                quiet += 1
+                quiet = 0 if self._count_left() else quiet + 1
 
     def _set_broken(self, *, broken: bool) -> None:
         with suppress(FileNotFoundError):
@@ -156,6 +165,10 @@ class Run:
             return
         with suppress(httpx.HTTPError), self.service.http as http:
             http.post(path, json=body) if body is not None else http.post(path)
+
+    def _count_left(self) -> int:
+        with closing(self.server.client()) as client:
+            return int(client.llen(QUEUE)) + int(client.hlen("unacked"))
 
     def _lines(self, begin: str) -> list[str]:
         return [each for each in self.shop.told if each.startswith(f"{begin} ")]
@@ -175,7 +188,7 @@ def opened_run(plan: Plan) -> Iterator[Run]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         server = stack.enter_context(private_redis(folder / "redis", *KEEPS))
-        shop = CeleryShop(server.url, "tasks", "error", folder / "shop", VISIBILITY="3")
+        shop = CeleryShop(server.url, QUEUE, "error", folder / "shop", VISIBILITY="3")
         stack.callback(shop.close)
         url = sqlite_url(folder)
         settings = {
@@ -189,7 +202,13 @@ def opened_run(plan: Plan) -> Iterator[Run]:
         stack.callback(engine.dispose)
         dice = random.Random(plan.seed)  # noqa: S311 - no secret
         yield Run(
-            plan=plan, shop=shop, host=host, engine=engine, dice=dice, service=host.start_ready()
+            plan=plan,
+            server=server,
+            shop=shop,
+            host=host,
+            engine=engine,
+            dice=dice,
+            service=host.start_ready(),
         )
 
 

@@ -55,6 +55,8 @@ if "VISIBILITY" in os.environ:
         "visibility_timeout": int(os.environ["VISIBILITY"]),
         "unacked_restore_interval": 1,
         "unacked_restore_throttle": 1,
+        # Who is killed while it gives messages out again keeps all others from it for so long.
+        "unacked_mutex_expire": 5,
     }
 
 if "NAME" in os.environ:
