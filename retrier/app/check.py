@@ -7,6 +7,7 @@ from pathlib import Path
 
 from retrier import __version__
 from retrier.app.parts import declares_missing, make_mapping, make_transport, open_database
+from retrier.app.schedule import DEPTHS_WHERE_PAID
 from retrier.domain.processes import RunningProcess, find_differences
 from retrier.domain.streams import StreamRule
 from retrier.domain.text import count_messages
@@ -127,8 +128,26 @@ def _describe_needed(settings: Settings, transport: Transport) -> list[str]:
     """Say how many connections a process with all roles may open, each with a channel."""
     if transport.capabilities.in_file:
         return []
+    if transport.capabilities.paid_wait is not None:
+        return [_estimate_cost(settings, transport.capabilities.paid_wait)]
     most = len(settings.ingestion.error_queues) + _BESIDE_INGESTION
     return [f"a process opens up to {most} connections with a channel each"]
+
+
+def _estimate_cost(settings: Settings, wait: float) -> str:
+    """Say what a process costs that has nothing to do: it waits at each error queue, and looks."""
+    queues = len(settings.ingestion.error_queues)
+    requests = _MONTH * queues / wait + _MONTH * (queues + 1) / DEPTHS_WHERE_PAID
+    price = requests / 1_000_000 * _PRICE
+    return (
+        f"a process with nothing to do sends some {requests:,.0f} requests a month, "
+        f"about {price:.2f} USD at {_PRICE:.2f} USD for a million"
+    )
+
+
+_MONTH = 30 * 24 * 3600
+_PRICE = 0.4
+"""USD for a million requests: that of SQS in most regions in 2026."""
 
 
 def _find_lost_nodes(settings: Settings) -> list[str]:

@@ -166,6 +166,8 @@ _ADOPTION = 30
 _RETENTION = 5
 _WAITS = 2
 _DEPTHS = 10
+DEPTHS_WHERE_PAID = 60
+"""Seconds between two looks at queues, each of which costs a request and an amount of money."""
 _APPROVALS = 10
 _READS = 1
 _PROCESSES = 10
@@ -283,7 +285,8 @@ class Ticks:
         look = seconds_between_looks(self._parts.settings.retention.second_look)
         self._add("second look", look, self._look_at_the_clock, at_once=True)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
-        self._add("queue depths", _DEPTHS, self.look_at_queues)
+        paid = self._parts.transport.capabilities.paid_wait is not None
+        self._add("queue depths", DEPTHS_WHERE_PAID if paid else _DEPTHS, self.look_at_queues)
         self._add("failed imports", _DEPTHS, self.count_imports)
         self._add("recovery", _DEPTHS, self.look_for_recovery, at_once=True)
         self._add("event log sweep", _SWEEP, self._sweep)

@@ -421,6 +421,10 @@ def receive(context: StageContext, run: ForwardingRun, wait: float) -> tuple[For
     ordered = context.broker.transport.capabilities.ordered
     if sorted_run.arrived > run.arrived or (deliveries and not ordered):
         sorted_run = replace(sorted_run, quiet_since=context.clock.monotonic())
+    if not ordered:
+        # What came in any order goes out by number, as it failed: a destination may keep order.
+        inbox = sorted(sorted_run.inbox, key=lambda copy: copy.number)
+        sorted_run = replace(sorted_run, inbox=tuple(inbox))
     return sorted_run, len(foreign)
 
 

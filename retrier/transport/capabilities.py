@@ -34,6 +34,11 @@ class Capabilities:
 
     None: only the end of its connection tells the broker that a consumer is gone.
     """
+    paid_wait: float | None = None
+    """Seconds for which one request waits at an empty queue, where each request is paid for.
+
+    None: requests cost nothing. Else what recurs is done less often.
+    """
     in_file: bool = False
     """The broker is a file of this machine, and no server: its place is a path."""
     nobody_declares: bool = False

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 from uuid import uuid4
 
@@ -36,9 +36,10 @@ class SqsFixtures(TransportFixtures):
         return sqs_server.transport()
 
     @pytest.fixture
-    def client(self, sqs_server: SqsServer) -> Any:
+    def client(self, sqs_server: SqsServer) -> Iterator[Any]:
         """Give somebody else's client."""
-        return sqs_server.client()
+        with closing(sqs_server.client()) as client:
+            yield client
 
     @pytest.fixture
     def queue_name(self, client: Any) -> Iterator[Callable[..., str]]:

@@ -419,6 +419,20 @@ def test_without_order_silence_stands_for_the_marker(database: Database) -> None
     assert bench.clock.monotonic() - start >= 45
 
 
+def test_without_order_a_window_goes_out_as_its_messages_failed(database: Database) -> None:
+    bench = Bench(database)
+    bench.transport.capabilities = replace(bench.transport.capabilities, ordered=False)
+    ids = ask_and_die_staged(bench)
+    copies = bench.transport.broker.holds(STAGING)
+    purge(bench)
+    for copy in reversed(copies):
+        put_again(bench, copy)
+
+    bench.work()
+
+    assert bench.sent() == ids
+
+
 def test_nothing_is_consumed_when_no_batch_is_forwarding(bench: Bench) -> None:
     bench.fail(3)
 

@@ -105,6 +105,12 @@ class SqsShop:
         told = self.client.get_queue_attributes(QueueUrl=self.url(queue), AttributeNames=[name])
         return int(told["Attributes"][name])
 
+    def is_empty(self, queue: str) -> bool:
+        """Return whether a queue holds nothing, and nobody has anything of it in hand."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        told = self.client.get_queue_attributes(QueueUrl=self.url(queue), AttributeNames=names)
+        return all(told["Attributes"][name] in {"0", 0} for name in names)
+
     def take(self, count: int, deadline: float = 60) -> list[SqsSent]:
         """Wait for so many orders and take everything that is there."""
         wait_until(lambda: self.depth(self.orders) >= count, deadline, f"{count} orders")
@@ -183,3 +189,4 @@ def opened_sqs_shop(server: SqsServer, name: str, *, fifo: bool = False) -> Iter
     for url in client.list_queues(QueueNamePrefix=name.replace(".", "-")).get("QueueUrls", []):
         with suppress(ClientError):
             client.delete_queue(QueueUrl=url)
+    client.close()

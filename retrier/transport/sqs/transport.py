@@ -12,7 +12,7 @@ from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.errors import AccessRefused, BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.capabilities import BY_TIME, Capabilities
 from retrier.transport.seam import DeliveryLimit, QueueLook, TrialReport
-from retrier.transport.sqs.address import FIFO, VISIBILITY, Address, parse_address, read_name
+from retrier.transport.sqs.address import FIFO, VISIBILITY, WAIT, Address, parse_address, read_name
 from retrier.transport.sqs.consumer import SqsConsumer
 from retrier.transport.sqs.line import Line, QueueGone, RequestRefused, Requests
 from retrier.transport.sqs.properties import SqsPropertyCodec
@@ -38,6 +38,7 @@ CAPABILITIES = Capabilities(
     redelivers=True,
     exact=True,
     visibility=VISIBILITY,
+    paid_wait=WAIT,
     told={
         "confirms": "HTTP 200, with the MD5 of body and attributes compared",
         "returns": "an error (`QueueDoesNotExist`)",
@@ -216,7 +217,9 @@ class SqsTransport:
         self._dice = dice
         self._urls: dict[str, str] = {}
         self._requests = Requests()
-        self.capabilities = replace(CAPABILITIES, visibility=address.visibility)
+        self.capabilities = replace(
+            CAPABILITIES, visibility=address.visibility, paid_wait=max(1.0, address.wait)
+        )
         self.place = address.place
 
     def publisher(self, probe: Outgoing | None = None) -> SqsPublisher:  # noqa: ARG002 - see below
