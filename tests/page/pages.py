@@ -56,6 +56,7 @@ PAGES: Mapping[str, Path] = {
     "groups": lambda _http: "/groups",
     "groups-by-type": lambda _http: "/groups?by=type",
     "hosts": lambda _http: "/groups/hosts",
+    "groups-by-field": lambda _http: "/groups/fields/endpoint",
     "groups-none": lambda _http: "/groups?text=unheard+of",
     "retry-all": lambda _http: "/retry",
     "group-retry": lambda http: f"/groups/{_of_group(http)}/retry",

@@ -139,7 +139,7 @@ CHECKED = {
     "plot",
     "error",
     "overview",
-    *("groups", "hosts"),
+    *("groups", "hosts", "values"),
     "comment",
     "retry",
     "name",
