@@ -48,6 +48,7 @@ from retrier.store.verification_rules import (
     OUTCOME_RULES,
     POLICY_RULES,
     STANDING_RULES,
+    WORD_RULES,
 )
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
@@ -467,6 +468,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         *OUTCOME_RULES,  # in test_store_operation_outcomes.py
         *EDIT_RULES,  # in test_store_edits.py
         *FIELD_RULES,  # in test_store_fields.py
+        *WORD_RULES,  # in test_store_words.py
         *DEAD_RULES,  # in test_store_dead_messages.py
         *POLICY_RULES,  # in test_store_policy_rules.py
     }

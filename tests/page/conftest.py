@@ -93,10 +93,17 @@ def running(site: Site) -> Iterator[Running]:  # noqa: F811 - the fixture that i
         yield running
 
 
+FIELD = {"name": "endpoint", "from": "header:NServiceBus.ProcessingEndpoint"}
+"""By which messages are found and grouped, for the pages that show fields."""
+
+
 @pytest.fixture(scope="session")
 def looked_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Give a service with failed messages to tests that change nothing."""
-    with embedded_site(tmp_path_factory.mktemp("looked_at")) as made, run_on(made) as running:
+    with ExitStack() as stack:
+        made = stack.enter_context(embedded_site(tmp_path_factory.mktemp("looked_at")))
+        made.host.configure("search", fields=[FIELD])
+        running = stack.enter_context(run_on(made))
         running.fail(5)
         _act(running)
         add_the_rest(running)

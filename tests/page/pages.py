@@ -56,6 +56,7 @@ PAGES: Mapping[str, Path] = {
     "groups": lambda _http: "/groups",
     "groups-by-type": lambda _http: "/groups?by=type",
     "hosts": lambda _http: "/groups/hosts",
+    "groups-by-field": lambda _http: "/groups/fields/endpoint",
     "groups-none": lambda _http: "/groups?text=unheard+of",
     "search": lambda http: f"/search?q={_of_message(http)[:1]}",
     "search-none": lambda _http: "/search?q=unheard+of",

@@ -139,7 +139,7 @@ CHECKED = {
     "plot",
     "error",
     "overview",
-    *("groups", "hosts"),
+    *("groups", "hosts", "values"),
     # Suggestions are options of the box that every page has.
     *("search", "suggestions"),
     "comment",
