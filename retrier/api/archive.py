@@ -91,15 +91,15 @@ def _changed(found: ArchiveOperation) -> shapes.ChangedMessages:
             return {"resolved": found.done}
 
 
-def archive_operation(shown: ArchiveOperation) -> shapes.ArchiveOperation:
-    """Show an operation: what was asked for, by whom, and how far it is."""
+def archive_operation(shown: ArchiveOperation, parts: ApiParts) -> shapes.ArchiveOperation:
+    """Show an operation: what was asked for, by whom, and how far it is; `parts` know who asks."""
     view: shapes.ArchiveOperation = {
         "id": shown.operation_id,
         "act": shown.act,
         "originator": shown.originator,
         "requested_by": shown.requested_by,
         "why": shown.why,
-        "selection": _selection(shown),
+        "selection": _selection(shown, parts),
         "state": shown.state,
         "reason": shown.reason,
         "total": shown.total,
@@ -118,11 +118,11 @@ def archive_operation(shown: ArchiveOperation) -> shapes.ArchiveOperation:
 
 
 def archive_details(
-    shown: ArchiveOperation, refused: Mapping[str, str]
+    shown: ArchiveOperation, refused: Mapping[str, str], parts: ApiParts
 ) -> shapes.ArchiveOperationDetails:
     """Show an operation, and why named ids were left as they were."""
     return {
-        **archive_operation(shown),
+        **archive_operation(shown, parts),
         "skipped_messages": [{"id": key, "reason": why} for key, why in refused.items()],
     }
 
@@ -162,11 +162,11 @@ def _reasons(because: Mapping[str, int]) -> list[ReasonCount]:
     return [{"reason": reason, "count": count} for reason, count in sorted(because.items())]
 
 
-def _selection(shown: ArchiveOperation) -> Mapping[str, object]:
+def _selection(shown: ArchiveOperation, parts: ApiParts) -> Mapping[str, object]:
     """Show a selection. Of ids only the number is shown: a list can have 100,000."""
     named = {} if shown.selection.ids is None else {"ids": shown.total}
-    parts = parts_to_store(shown.selection)
-    return {**named, **{name: part for name, part in parts.items() if name not in BOUNDS}}
+    chosen = parts.conditions(parts_to_store(shown.selection))
+    return {**named, **{name: part for name, part in chosen.items() if name not in BOUNDS}}
 
 
 def act_on_one(
@@ -337,7 +337,7 @@ def get_archive_operations(
 ) -> Answer[list[shapes.ArchiveOperation]]:
     """List all archive operations, newest first."""
     found = list_archive_operations(parts.db, page, ids)
-    items = [archive_operation(each) for each in found.items]
+    items = [archive_operation(each, parts) for each in found.items]
     return answer(request, items, page_headers(request, page, found.total))
 
 
@@ -350,7 +350,7 @@ def get_archive_operation(
     if found is None:
         return problem(404, f"No archive operation has the id {archive_operation_id[:100]}.")
     refused = find_refused(parts.db, found.operation_id)
-    return answer(request, archive_details(found, refused))
+    return answer(request, archive_details(found, refused, parts))
 
 
 @operations_router.post("/archive_operations/{archive_operation_id}/undo", status_code=202)

@@ -129,11 +129,14 @@ def _waiting(
 
 
 def operation(
-    shown: RetryOperation, schedule: Schedule | None = None, waits_because: str | None = None
+    shown: RetryOperation,
+    parts: ApiParts,
+    schedule: Schedule | None = None,
+    waits_because: str | None = None,
 ) -> shapes.Operation:
     """Show an operation: what was asked for, by whom, and how far it is.
 
-    Of the standing one also how much is scheduled, and when the next is due.
+    Of the standing one also how much is scheduled, and when the next is due. `parts` know who asks.
     """
     planned = schedule if shown.is_standing else None
     view: shapes.Operation = {
@@ -142,7 +145,7 @@ def operation(
         "originator": shown.originator,
         "requested_by": shown.requested_by,
         "why": shown.why,
-        "selection": _selection(shown),
+        "selection": _selection(shown, parts),
         "state": camel(shown.state),
         "cancel_asked": shown.cancel_asked,
         "reason": shown.reason,
@@ -197,22 +200,22 @@ def outcomes_of(shown: RetryOperation) -> Mapping[RetryOutcome, int]:
     return {**shown.outcomes.by_outcome, RetryOutcome.WAITING: shown.waiting}
 
 
-def listed(shown: RetryOperation, found: ListedOperations) -> shapes.Operation:
+def listed(shown: RetryOperation, found: ListedOperations, parts: ApiParts) -> shapes.Operation:
     """Show an operation of a list, with why it waits."""
     why = why_it_waits(shown, found.at, found.schedule, found.obstacles)
-    return operation(shown, found.schedule, why)
+    return operation(shown, parts, found.schedule, why)
 
 
-def details(found: OperationDetails, *, shows_content: bool = False) -> shapes.OperationDetails:
+def details(found: OperationDetails, parts: ApiParts) -> shapes.OperationDetails:
     """Show an operation with its batch and its canary, why it waits, an estimate of its end ...
 
     ... and why ids were skipped. Its patch holds what bodies and headers are to hold: it is shown to
     who may read them.
     """
     shown = found.operation
-    patch = shown.patch if shows_content else None
+    patch = shown.patch if parts.shows_content else None
     view: shapes.OperationDetails = {
-        **operation(shown, found.schedule),
+        **operation(shown, parts, found.schedule),
         "patch": None if patch is None else shown_patch(patch),
         "batch_id": found.batch_id,
         "waits_because": why_it_waits(shown, found.at, found.schedule, found.obstacles)
@@ -239,10 +242,10 @@ def _canary(shown: RetryOperation, came_back: int | None) -> shapes.RunningCanar
     }
 
 
-def _selection(shown: RetryOperation) -> Mapping[str, str | int]:
+def _selection(shown: RetryOperation, parts: ApiParts) -> Mapping[str, str | int]:
     """Show a selection. Of ids only the number is shown: a list can have 100,000."""
     named = {} if shown.selection.ids is None else {"ids": shown.total}
-    return {**named, **chosen_parts(shown.selection)}
+    return {**named, **parts.conditions(chosen_parts(shown.selection))}
 
 
 def batch(counted: BatchCount) -> shapes.Batch:
@@ -371,7 +374,7 @@ def get_operations(
 ) -> Answer[list[shapes.Operation]]:
     """List all operations, newest first; the one that sends what is due by policy stands before."""
     found = list_operations(parts.db, page, ids)
-    items = [listed(each, found) for each in found.page.items]
+    items = [listed(each, found, parts) for each in found.page.items]
     return answer(request, items, page_headers(request, page, found.page.total))
 
 
@@ -383,7 +386,7 @@ def get_operation(
     found = find_operation(parts.db, operation_id)
     if found is None:
         return problem(404, f"No operation has the id {operation_id[:100]}.")
-    return answer(request, details(found, shows_content=parts.shows_content))
+    return answer(request, details(found, parts))
 
 
 @router.get("/batches")
@@ -551,9 +554,7 @@ def operation_now(parts: ApiParts, operation_id: str) -> shapes.OperationDetails
     """Show an operation as it is after an act."""
     found = find_operation(parts.db, operation_id)
     # Retention may delete one that is over at any moment.
-    return (
-        {"id": operation_id} if found is None else details(found, shows_content=parts.shows_content)
-    )
+    return {"id": operation_id} if found is None else details(found, parts)
 
 
 def _refused(refusal: SteeringRefusal, operation_id: str) -> Refusal:

@@ -28,7 +28,7 @@ class WantedView(BaseModel):
 @router.get("/views")
 def get_views(request: Request, page: PageQuery, parts: Parts) -> Answer[list[shapes.SavedView]]:
     """List the saved views by name."""
-    found = list_views(parts.db)
+    found = list_views(parts.db, shows_content=parts.shows_content)
     items = [view(each) for each in found[page.offset : page.offset + page.size]]
     return answer(request, items, page_headers(request, page, len(found)))
 
@@ -36,7 +36,7 @@ def get_views(request: Request, page: PageQuery, parts: Parts) -> Answer[list[sh
 @router.get("/views/{name:path}")
 def get_view(request: Request, name: str, parts: Parts) -> Answer[shapes.SavedView] | Refusal:
     """Return one view."""
-    found = find_view(parts.db, name)
+    found = find_view(parts.db, name, shows_content=parts.shows_content)
     return _unknown(name) if found is None else answer(request, view(found))
 
 

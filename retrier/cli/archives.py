@@ -28,7 +28,14 @@ from retrier.cli.operations import show_refused, show_skipped
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 from retrier.cli.progress import ARCHIVES, watch_operation
 from retrier.cli.retry import Asking
-from retrier.cli.selection import PlanOption, SelectionOptions, describe, note_plan, planned
+from retrier.cli.selection import (
+    PlanOption,
+    SelectionOptions,
+    content_of,
+    describe,
+    note_plan,
+    planned,
+)
 
 _OPERATIONS = (
     Column(title="id"),
@@ -58,7 +65,8 @@ def show_archive_operation(printer: Printer, found: ArchiveOperationDetails) -> 
     shown: Mapping[str, object] = found
     names = ("act", "state", "why", "reason", "total", "done", "skipped", "remaining", "undo_of")
     printer.sheet(
-        {"id": found["id"], "what": found["originator"], "asked by": found["requested_by"]}
+        {"id": found["id"], "what": found["originator"]}
+        | {**content_of(found["selection"]), "asked by": found["requested_by"]}
         | {name.replace("_", " "): shown.get(name) for name in names}
         | _times(found)
     )

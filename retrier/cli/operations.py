@@ -36,6 +36,7 @@ from retrier.cli.command import (
 )
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 from retrier.cli.progress import RETRIES, exit_code_of, watch_operation
+from retrier.cli.selection import content_of
 from retrier.domain.outcomes import OUTCOME_WORDS, RetryOutcome, outcomes_to_show
 from retrier.domain.retry_operation import HIGHEST_RATE, name_skipped
 
@@ -88,6 +89,7 @@ def show_operation(printer: Printer, found: OperationDetails) -> None:
         {
             "id": found["id"],
             "what": found["originator"],
+            **content_of(found["selection"]),
             "asked by": found["requested_by"],
             "state": found["state"],
             # Not twice: a wait is often told as the reason of the state, too.

@@ -1,6 +1,6 @@
 """The options that select messages and say how they are sent, and the plan of a dry run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Annotated
 
@@ -25,7 +25,7 @@ from retrier.clock import SystemClock
 from retrier.domain.fields import PREFIX, NoCondition, read_conditions
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import read_plan
-from retrier.domain.selection import WantedDisposition
+from retrier.domain.selection import WantedDisposition, is_of_content
 from retrier.domain.times import NoTime, is_duration, read_duration, read_moment
 from retrier.errors import RequestRefused
 from retrier.policy.reasons import BUILT_IN
@@ -301,6 +301,11 @@ def describe(selection: Json) -> str:
     if "all" in selection:
         return "everything"
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in selection.items())
+
+
+def content_of(selection: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the conditions on content: the name of an operation does not tell their values."""
+    return {name: value for name, value in selection.items() if is_of_content(name)}
 
 
 def resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:

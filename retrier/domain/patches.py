@@ -98,14 +98,17 @@ class PatchRefused:
     """Why a message cannot be patched.
 
     `reason` is the same for all messages of which it is true, so that these can be counted;
-    `detail` says more of this one.
+    `detail` says more of this one. A reason may name a path of the patch, which is for who may read
+    bodies. As a text it is for everybody: `told` stands in the place of such a reason.
     """
 
     reason: str
     detail: str = ""
+    told: str = ""
 
     def __str__(self) -> str:
-        return f"{self.reason} ({self.detail})" if self.detail else self.reason
+        reason = self.told or self.reason
+        return f"{reason} ({self.detail})" if self.detail else reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +116,7 @@ class _Operation:
     """An operation of a JSON Patch. It may make a body deeper, and a copy of a part twice as large."""
 
     words: str
+    told: str
     patch: JsonPatch
     deepens: bool
     copies: bool
@@ -270,8 +274,14 @@ def _read_operation(at: int, given: object) -> _Operation:
         except JsonPointerException as error:
             raise WrongPatch(f"{where}.{name}", f"is no JSON pointer: {error}") from None
     deepens = op in _FROM or (op != "test" and isinstance(given.get("value"), dict | list))
-    words = f"operation {at + 1} of the patch ({op} {_short(path) or 'all'})"
-    return _Operation(words=words, patch=JsonPatch([given]), deepens=deepens, copies=op == "copy")
+    which = f"operation {at + 1} of the patch"
+    return _Operation(
+        words=f"{which} ({op} {_short(path) or 'all'})",
+        told=f"{which} ({op})",
+        patch=JsonPatch([given]),
+        deepens=deepens,
+        copies=op == "copy",
+    )
 
 
 def _read_replacement(pattern: str, text: str) -> _Replacement:
@@ -400,9 +410,9 @@ def _apply(
         try:
             value = each.patch.apply(value, in_place=True)
         except JsonPatchTestFailed:
-            return PatchRefused(reason=f"{each.words} {PatchRefusal.TEST_FAILED}")
+            return _refuse_operation(each, PatchRefusal.TEST_FAILED)
         except (JsonPatchException, JsonPointerException):
-            return PatchRefused(reason=f"{each.words} {PatchRefusal.NOT_THERE}")
+            return _refuse_operation(each, PatchRefusal.NOT_THERE)
         too_much = _why_too_much(value, each)
         if too_much is not None:
             return PatchRefused(reason=str(too_much))
@@ -413,6 +423,10 @@ def _apply(
         return PatchRefused(reason=str(PatchRefusal.TOO_LARGE))
     # What a charset does not know can be escaped: JSON is JSON all the same.
     return after if fits(after) else write_json(value, ascii_only=True)
+
+
+def _refuse_operation(operation: _Operation, why: PatchRefusal) -> PatchRefused:
+    return PatchRefused(reason=f"{operation.words} {why}", told=f"{operation.told} {why}")
 
 
 def _read_body(text: str) -> object:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
 from retrier.domain.access import QueuePatterns
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.fields import FieldConditions
+from retrier.domain.fields import PREFIX, FieldConditions
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.parameters import nearest
 from retrier.domain.text import IdRange
@@ -147,13 +148,44 @@ def _as_json(value: str | int | datetime) -> str | int:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
+Part = TypeVar("Part", str | int, object)
+
+UNTOLD = "(its value is not told here)"
+"""Stands for the value of a condition on content in texts that everybody may read."""
+
+
+def is_of_content(name: str) -> bool:
+    """Say whether a condition of this name is on what stands in messages: on words, or on a field.
+
+    Its value stands in the body or in a header of each message that matches.
+    """
+    return name == "words" or name.startswith(PREFIX)
+
+
+def without_content(parts: Mapping[str, Part], instead: str) -> Mapping[str, Part]:
+    """Return conditions by name, without the values of those that are on content."""
+    return {name: instead if is_of_content(name) else part for name, part in parts.items()}
+
+
 def describe(selection: Selection) -> str:
-    """Return the selection in words, the same for the same selection: `queue orders`."""
+    """Return the selection in words, for texts that are stored and shown to all: `queue orders`.
+
+    A condition on content is named without its value.
+    """
+    return _in_words(selection, without_content(chosen_parts(selection), UNTOLD))
+
+
+def describe_wholly(selection: Selection) -> str:
+    """Return the selection in words with all values, for who has just asked for it."""
+    return _in_words(selection, chosen_parts(selection))
+
+
+def _in_words(selection: Selection, parts: Mapping[str, str | int]) -> str:
     if selection.ids is not None:
         one = len(selection.ids) == 1
         return f"message {selection.ids[0]}" if one else f"{len(selection.ids)} messages"
-    parts = chosen_parts(selection).items()
-    return ", ".join(f"{n.replace('_', ' ')} {value}" for n, value in parts) or "all messages"
+    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parts.items())
+    return words or "all messages"
 
 
 NO_OUTCOME = f"An outcome is one of: {', '.join(RetryOutcome)}."

@@ -7,6 +7,7 @@ from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
 
 from retrier.domain.fields import PREFIX
+from retrier.domain.selection import is_of_content
 from retrier.domain.text import clean
 
 LONGEST_NAME = 60
@@ -83,6 +84,11 @@ class View:
     def path(self) -> str:
         """The address of the list."""
         return f"/{self.page}?{self.query}"
+
+    @property
+    def is_of_content(self) -> bool:
+        """Whether it finds by what stands in messages: it is for who may read that."""
+        return any(is_of_content(key) for key, _ in parse_qsl(self.query))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

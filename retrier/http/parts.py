@@ -16,6 +16,7 @@ from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.edits import ShownEdit, without_values
 from retrier.domain.failed_imports import Told, Trial, TriedMessage
 from retrier.domain.search import find_ways
+from retrier.domain.selection import Part, without_content
 from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError, NotAllowed
@@ -313,6 +314,10 @@ class FaceParts:
     def headers(self, told: Mapping[str, object]) -> Mapping[str, object]:
         """Return headers of a message, without their values if who asks may not read them."""
         return told if self.shows_content else dict.fromkeys(told, HIDDEN)
+
+    def conditions(self, told: Mapping[str, Part]) -> Mapping[str, Part]:
+        """Return conditions by name, without the values of those on content, by the same rule."""
+        return told if self.shows_content else without_content(told, HIDDEN)
 
     def changes(self, told: Sequence[ShownEdit]) -> Sequence[ShownEdit]:
         """Return edits of a message, without the values that changed, by the same rule."""

@@ -17,17 +17,26 @@ views = saved_views.c
 
 
 @reading
-def list_views(tx: Transaction) -> Sequence[SavedView]:
-    """Return all views by name. Raises DatabaseUnavailable."""
+def list_views(tx: Transaction, *, shows_content: bool) -> Sequence[SavedView]:
+    """Return the views by name, without `shows_content` none that finds by what stands in messages.
+
+    Raises DatabaseUnavailable.
+    """
     query = select(saved_views).order_by(by_code_point(views.name))
-    return [_from_row(row) for row in tx.execute(query)]
+    found = [_from_row(row) for row in tx.execute(query)]
+    return [each for each in found if shows_content or not each.view.is_of_content]
 
 
 @reading
-def find_view(tx: Transaction, name: str) -> SavedView | None:
-    """Return the view of this name, or None. Raises DatabaseUnavailable."""
+def find_view(tx: Transaction, name: str, *, shows_content: bool) -> SavedView | None:
+    """Return the view of this name, or None: also for one that `list_views` leaves out.
+
+    Raises DatabaseUnavailable.
+    """
     row = tx.execute(select(saved_views).where(views.name == name)).one_or_none()
-    return None if row is None else _from_row(row)
+    found = None if row is None else _from_row(row)
+    is_hidden = found is not None and found.view.is_of_content and not shows_content
+    return None if is_hidden else found
 
 
 @writing
@@ -52,7 +61,9 @@ def save_view(
         made = insert.on_conflict_do_nothing(index_elements=["name"]).returning(views.name)
         if tx.execute(made).first() is None:
             return ViewRefusal.TAKEN
-    _note(tx, "view_saved", f"the view {view.name}: {view.path}", who)
+    # The event log is read by everybody.
+    shows = "a list by what stands in messages" if view.is_of_content else view.path
+    _note(tx, "view_saved", f"the view {view.name}: {shows}", who)
     return saved
 
 

@@ -26,7 +26,7 @@ from retrier.store.pending import time_before
 from retrier.web.forms import Form, QuestionForm, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, PagedList, page_number
-from retrier.web.parts import Parts
+from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import DONE, Fact, capital, number, plural, sentence, time_facts
 
 SHOWN_REFUSED = 100
@@ -80,7 +80,7 @@ def _how_far(shown: ArchiveOperation) -> str:
     return " · ".join(words)
 
 
-def _asked(shown: ArchiveOperation) -> Iterator[Fact]:
+def _asked(shown: ArchiveOperation, parts: PageParts) -> Iterator[Fact]:
     yield Fact(name="Asked by", value=shown.requested_by)
     if shown.why:
         yield Fact(name="Because", value=shown.why)
@@ -90,11 +90,13 @@ def _asked(shown: ArchiveOperation) -> Iterator[Fact]:
     elif shown.selection.ids is not None:
         yield Fact(name="Of", value=f"{plural(shown.total, 'message')} named by id")
     else:
-        parts = chosen_parts(shown.selection)
-        words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in parts.items())
-        link = f"/messages?{urlencode(parts)}" if parts else "/messages"
+        chosen = chosen_parts(shown.selection)
+        told = parts.conditions(chosen)
+        words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+        # Who may not read what stands in messages is not led to a list that is found by it.
+        to = f"/messages?{urlencode(chosen)}" if chosen else "/messages"
         pending = "pending retries" if shown.selection.pending else "all messages"
-        yield Fact(name="Of", value=words or pending, link=link)
+        yield Fact(name="Of", value=words or pending, link=to if told == chosen else None)
     yield from time_facts(asked=shown.created_at)
 
 
@@ -201,7 +203,7 @@ def get_archive_operation(request: Request, operation_id: str, parts: Parts) -> 
         "archive_operation.html",
         current="/operations",
         line=archive_line(found),
-        asked=_asked(found),
+        asked=_asked(found, parts),
         how_far=_progress(found),
         skipped_because=found.skipped_because,
         refused=list(find_refused(parts.db, key).items())[:SHOWN_REFUSED],

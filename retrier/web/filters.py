@@ -16,6 +16,7 @@ from retrier.domain.selection import (
     WantedDisposition,
     asks_for_dead,
     describe,
+    describe_wholly,
 )
 from retrier.domain.times import is_duration, read_moment
 from retrier.http.filters import FilterQuery
@@ -93,10 +94,14 @@ _BOTH = "Say first which status: all that match cannot be selected over several.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """What an act is about: the selection, its words, and the hidden fields that say it again."""
+    """What an act is about: the selection, its words, and the hidden fields that say it again.
+
+    `words` are for who asks; `told` names it to everybody, without what stands in messages.
+    """
 
     selection: Selection
     words: str
+    told: str
     fields: Mapping[str, str]
 
 
@@ -106,17 +111,21 @@ def select(
     """Return what is selected in a list with this filter. Raises HTTPException."""
     if not everything:
         named = name_ids(ids)
+        words = describe(named)
         return Selected(
-            selection=named, words=describe(named), fields={"ids": " ".join(named.ids or ())}
+            selection=named, words=words, told=words, fields={"ids": " ".join(named.ids or ())}
         )
     selection = select_all(query)
     if selection is None:
         raise HTTPException(400, _BOTH)
     title = group_title(parts, query.group)
-    words = describe(replace(selection, group=title)) if title else describe(selection)
+    named = replace(selection, group=title) if title else selection
     of_what = "pending retries: " if selection.pending else ""
     return Selected(
-        selection=selection, words=f"{of_what}{words}", fields={**query.values, "all": "1"}
+        selection=selection,
+        words=f"{of_what}{describe_wholly(named)}",
+        told=f"{of_what}{describe(named)}",
+        fields={**query.values, "all": "1"},
     )
 
 

@@ -365,7 +365,8 @@ def ask_before_archive(
     request: Request, group_id: str, parts: Parts, back: str = "/groups"
 ) -> Response:
     """Show what an archive of the group would set aside, and the form that asks for it."""
-    chosen = Selected(selection=Selection(group=group_id), words=_title(parts, group_id), fields={})
+    title = _title(parts, group_id)
+    chosen = Selected(selection=Selection(group=group_id), words=title, told=title, fields={})
     question = ask_before(
         parts, Act.ARCHIVE, chosen, local(back, "/groups"), f"/groups/{group_id}/archive"
     )

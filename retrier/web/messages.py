@@ -248,7 +248,7 @@ def ask_about_selected(
 def retry(request: Request, parts: Parts, form: SentForm) -> Response:
     """Ask for a retry of what the preview counted; or try a patch out that is new."""
     selected = read_selected(parts, form)
-    asked = form.retry(selected.selection, f"retry of {selected.words}", form.terms(parts))
+    asked = form.retry(selected.selection, f"retry of {selected.told}", form.terms(parts))
     if form.is_untried(asked):
         return show_preview(
             request,
@@ -269,7 +269,7 @@ def retry_again(parts: Parts, form: SentForm) -> Response:
     selected = read_selected(parts, form)
     chosen = selected.selection
     named = chosen if chosen.ids is not None else Selection(ids=())
-    request = form.retry(named, f"retry of {selected.words} again", RetryTerms())
+    request = form.retry(named, f"retry of {selected.told} again", RetryTerms())
     bulk = None if chosen.ids is not None else form.counted(Act.RELEASE, chosen)
     made = parts.gateway.retry_again(request, bulk)
     done = f"retry:{made.operation_ids[0]}" if made.operation_ids else "unchanged"
@@ -283,7 +283,7 @@ def act_on_selected(act: Act, parts: Parts, form: SentForm) -> Response:
         raise HTTPException(404, "No page has this address.")
     selected = read_selected(parts, form)
     counted = form.counted(act, selected.selection)
-    request = form.archive(act, counted, f"{act} of {selected.words}")
+    request = form.archive(act, counted, f"{act} of {selected.told}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", "/messages"))
 

@@ -25,7 +25,7 @@ from retrier.domain.retry_operation import (
     name_skipped,
     refuse,
 )
-from retrier.domain.selection import chosen_parts
+from retrier.domain.selection import chosen_parts, is_of_content
 from retrier.domain.streams import tells_held
 from retrier.domain.wait_reasons import estimate_end
 from retrier.store.archive_lists import find_archive_operation
@@ -74,10 +74,16 @@ def outcome_link(shown: RetryOperation, outcome: RetryOutcome) -> str:
     return f"/messages?operation={key}&outcome={outcome}"
 
 
-def messages_link(shown: RetryOperation, **more: str) -> str:
-    """Return the address of the messages that match what was asked for, as they are now."""
-    parts = {**chosen_parts(shown.selection), **more}
-    return f"/messages?{urlencode(parts)}" if parts else "/messages"
+def messages_link(shown: RetryOperation, parts: PageParts, **more: str) -> str | None:
+    """Return the address of the messages that match what was asked for, as they are now.
+
+    None for who may not find them by what was asked for: the address would hold it.
+    """
+    chosen = chosen_parts(shown.selection)
+    if not parts.shows_content and any(map(is_of_content, chosen)):
+        return None
+    told = {**chosen, **more}
+    return f"/messages?{urlencode(told)}" if told else "/messages"
 
 
 def refuse_now(shown: RetryOperation, order: Pause | Cancel) -> str | None:
@@ -91,20 +97,20 @@ def refuse_now(shown: RetryOperation, order: Pause | Cancel) -> str | None:
     )
 
 
-def _asked(shown: RetryOperation) -> Iterator[Fact]:
+def _asked(shown: RetryOperation, parts: PageParts) -> Iterator[Fact]:
     yield Fact(name="Asked by", value=shown.requested_by)
     if shown.why:
         yield Fact(name="Because", value=shown.why)
     if shown.selection.ids is not None:
         yield Fact(name="Of", value=f"{plural(shown.total, 'message')} named by id")
     elif not shown.is_standing:
-        parts = chosen_parts(shown.selection).items()
+        chosen = parts.conditions(chosen_parts(shown.selection)).items()
         # The id of a group says nothing: its title is in the heading.
         words = ", ".join(
             "messages of this group" if name == "group" else f"{name.replace('_', ' ')} {value}"
-            for name, value in parts
+            for name, value in chosen
         )
-        yield Fact(name="Of", value=words or "all messages", link=messages_link(shown))
+        yield Fact(name="Of", value=words or "all messages", link=messages_link(shown, parts))
     yield from _terms(shown)
     yield from time_facts(asked=shown.created_at, not_before=shown.not_before)
 
@@ -288,7 +294,7 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
         current=PATH,
         operation=shown,
         line=line,
-        asked=_asked(shown),
+        asked=_asked(shown, parts),
         how_far=_progress(found),
         may_steer=may_steer,
         not_own=why_not_own(parts, key) or "",
@@ -305,7 +311,7 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
         claims=() if batch is None else batch.in_doubt[:SHOWN_CLAIMS],
         skipped=list(found.skipped.items())[:SHOWN_SKIPPED],
         skipped_because=Counter(found.skipped.values()),
-        dead_link=messages_link(shown, disposition="dead"),
+        dead_link=messages_link(shown, parts, disposition="dead"),
         events=events,
     )
 

@@ -29,7 +29,10 @@ router = APIRouter()
 @router.get(_HERE)
 def get_views(request: Request, parts: Parts) -> Response:
     """List the saved views."""
-    found = [(each, conditions_of(each)) for each in list_views(parts.db)]
+    found = [
+        (each, conditions_of(each))
+        for each in list_views(parts.db, shows_content=parts.shows_content)
+    ]
     return show(request, "views.html", current=_HERE, views=found)
 
 
@@ -64,7 +67,11 @@ def save_view(request: Request, parts: Parts, form: SentForm) -> Response:
         if isinstance(read, ViewRefusal)
         else parts.gateway.views.save(read, form.requested_by, replaced)
     )
-    known = find_view(parts.db, name) if saved is ViewRefusal.TAKEN else None
+    known = (
+        find_view(parts.db, name, shows_content=parts.shows_content)
+        if saved is ViewRefusal.TAKEN
+        else None
+    )
     if known is not None:
         return _ask_replace(request, known, form.exactly("view"), query, form.back("/"))
     if isinstance(saved, ViewRefusal):
@@ -123,7 +130,7 @@ def open_view(name: str, parts: Parts) -> Response:
 
 
 def _find(parts: Parts, name: str) -> SavedView:
-    found = find_view(parts.db, name)
+    found = find_view(parts.db, name, shows_content=parts.shows_content)
     if found is None:
         raise HTTPException(404, f"No view has the name {name[:100]}.")
     return found

@@ -8,7 +8,7 @@ from sqlalchemy import insert, update
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus, Failure
 from retrier.domain.fields import read_conditions
-from retrier.domain.selection import Selection, describe
+from retrier.domain.selection import Selection, describe, describe_wholly
 from retrier.store.engine.database import Database
 from retrier.store.fields import find_fields, find_next, read_anew, write_anew
 from retrier.store.message_lists import Order, PageRequest, list_messages
@@ -209,8 +209,11 @@ class TestASelection:
     def test_that_was_stored_before_there_were_fields_has_none(self) -> None:
         assert from_json({"queue": "orders"}) == Selection(queue="orders")
 
-    def test_is_said_in_words(self) -> None:
-        assert describe(wanted(order="4711")) == "field.order 4711"
+    def test_is_said_in_words_without_its_value(self) -> None:
+        assert describe(wanted(order="4711")) == "field.order (its value is not told here)"
+
+    def test_is_said_in_words_with_its_value_to_who_asks(self) -> None:
+        assert describe_wholly(wanted(order="4711")) == "field.order 4711"
 
 
 class TestWhatIsStoredAlready:

@@ -24,7 +24,7 @@ def saved(db: Database, version: int | None = None, **changes: str) -> SavedView
 def test_a_view_is_found_as_it_was_saved(database: Database) -> None:
     made = saved(database)
 
-    found = find_view(database, "night")
+    found = find_view(database, "night", shows_content=True)
 
     assert found == made
     assert (made.version, made.who) == (1, "ada")
@@ -34,15 +34,17 @@ def test_views_are_listed_by_name(database: Database) -> None:
     for name in ("b", "a"):
         saved(database, name=name)
 
-    assert [each.view.name for each in list_views(database)] == ["a", "b"]
+    assert [each.view.name for each in list_views(database, shows_content=True)] == ["a", "b"]
 
 
 def test_a_name_that_is_taken_is_refused_without_its_version(database: Database) -> None:
     saved(database)
 
     assert save_view(database, view(query="queue=other"), "bob", None) is ViewRefusal.TAKEN
-    assert find_view(database, "night") is not None
-    assert [each.view.query for each in list_views(database)] == ["queue=orders"]
+    assert find_view(database, "night", shows_content=True) is not None
+    assert [each.view.query for each in list_views(database, shows_content=True)] == [
+        "queue=orders"
+    ]
 
 
 def test_a_view_is_replaced_by_who_knows_its_version(database: Database) -> None:
@@ -51,7 +53,7 @@ def test_a_view_is_replaced_by_who_knows_its_version(database: Database) -> None
     made = saved(database, 1, query="queue=other")
 
     assert (made.version, made.view.query) == (2, "queue=other")
-    assert find_view(database, "night") == made
+    assert find_view(database, "night", shows_content=True) == made
 
 
 @pytest.mark.parametrize("version", [0, 2])
@@ -61,7 +63,9 @@ def test_another_version_replaces_nothing(database: Database, version: int) -> N
     refused = save_view(database, view(query="queue=other"), "bob", version)
 
     assert refused is ViewRefusal.CHANGED
-    assert [each.view.query for each in list_views(database)] == ["queue=orders"]
+    assert [each.view.query for each in list_views(database, shows_content=True)] == [
+        "queue=orders"
+    ]
 
 
 def test_of_two_at_the_same_time_one_is_told(database: Database) -> None:
@@ -78,7 +82,7 @@ def test_of_two_at_the_same_time_one_is_told(database: Database) -> None:
         each.join()
 
     assert sum(each is ViewRefusal.TAKEN for each in found) == 1
-    assert len(list_views(database)) == 1
+    assert len(list_views(database, shows_content=True)) == 1
 
 
 def test_a_view_is_deleted_once(database: Database) -> None:
@@ -86,7 +90,7 @@ def test_a_view_is_deleted_once(database: Database) -> None:
 
     assert delete_view(database, "night", "ada")
     assert not delete_view(database, "night", "ada")
-    assert list_views(database) == []
+    assert list_views(database, shows_content=True) == []
 
 
 def test_the_event_log_tells_who_saved_and_deleted_it(database: Database) -> None:

@@ -9,7 +9,7 @@ from retrier.domain import headers
 from retrier.domain.archive_operation import Act, ArchiveRequest
 from retrier.domain.edits import AskedEdit, EditRefusal, EditRefused
 from retrier.domain.patches import PatchRefusal
-from retrier.domain.retry_operation import Canary, Cancel
+from retrier.domain.retry_operation import Canary, Cancel, RetryTerms
 from retrier.domain.selection import Selection
 from retrier.domain.wire import Refused, Returned
 from retrier.store.archive import ask_archive
@@ -22,6 +22,8 @@ from tests.support.effects import BATCH_POINTS
 from tests.support.patching import BODY, REPLACED, bodies, fail_as_sent, fail_old, with_patch
 from tests.support.policies import SomePolicies
 from tests.support.script import to_queue
+
+_OF_A_SECRET_PATH = '{"body": [{"op": "remove", "path": "/Zecret"}]}'
 
 
 @pytest.fixture
@@ -136,6 +138,16 @@ class TestWhatThePatchCannotBeAppliedTo:
         bench.work()
 
         assert str(PatchRefusal.NO_JSON) in bench.operation(created)["reason"]
+
+    def test_says_why_without_a_path_of_the_body(self, bench: Bench) -> None:
+        fail_old(bench, body=b"{}")
+
+        created = bench.ask_all(RetryTerms(patch=_OF_A_SECRET_PATH))
+        bench.work()
+
+        reason = bench.operation(created)["reason"]
+        assert "operation 1 of the patch (remove) finds nothing there" in reason
+        assert "Zecret" not in reason
 
     def test_is_not_sent_by_a_policy_as_it_was(self, database: Database) -> None:
         bench = Bench(database, judge=SomePolicies(attempts=100).judging())

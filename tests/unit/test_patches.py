@@ -222,6 +222,11 @@ class TestAJsonPatch:
 
         assert found == "operation 1 of the patch (remove /customer/id) finds nothing there"
 
+    def test_does_not_tell_everybody_the_path(self) -> None:
+        found = made_of(original(), operation("remove", "/customer/id"))
+
+        assert str(found) == "operation 1 of the patch (remove) finds nothing there"
+
     @pytest.mark.parametrize(
         "given",
         [

@@ -47,8 +47,19 @@ def test_a_retry_is_of_the_messages_with_a_value(cli: CommandLine, two: list[str
 
     (operation,) = cli.asked()
     assert (operation["selection"], operation["total"]) == ({"field.order": "4711"}, 1)
-    assert operation["originator"] == "retry of field.order 4711"
+    assert operation["originator"] == "retry of field.order (its value is not told here)"
     assert len(two) == 2
+
+
+@pytest.mark.usefixtures("two")
+@pytest.mark.parametrize(
+    ("act", "shown"), [("retry", "operations"), ("archive", "archive-operations")]
+)
+def test_an_operation_is_shown_with_the_value(cli: CommandLine, act: str, shown: str) -> None:
+    assert cli.run(act, "--field", "order=4711").exit_code == 0
+    (operation,) = cli.api.get(shown.replace("-", "_"))
+
+    assert "field.order 4711" in " ".join(cli.run(shown, "show", operation["id"]).stdout.split())
 
 
 @pytest.mark.usefixtures("two")
