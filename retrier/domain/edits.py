@@ -19,6 +19,7 @@ from retrier.domain import headers
 from retrier.domain.approval import ApprovalTerms
 from retrier.domain.dialects import strips
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.json_texts import why_no_json
 from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.text import jsonable
 from retrier.domain.wire import PACKED, Edit, Properties, PropertyCodec, packed_as
@@ -572,25 +573,18 @@ def _why_broken(found: Body, plain: bytes) -> str | None:
         text = plain.decode(found.charset)
     except UnicodeDecodeError as error:
         return f"no {kind} in {found.charset}: {error.reason} at byte {error.start}"
-    return _why_no_json(text) if kind == "JSON" else _why_no_xml(text)
+    if kind == "XML":
+        return _why_no_xml(text)
+    why = why_no_json(text.removeprefix("\ufeff"))
+    return None if why is None else f"no JSON: {why}"
 
 
 def _kinds_of(text: str) -> Iterator[str]:
     begins = text.removeprefix("\ufeff").lstrip()[:1]
-    if begins and begins in '{["' and _why_no_json(text) is None:
+    if begins and begins in '{["' and why_no_json(text.removeprefix("\ufeff")) is None:
         yield "JSON"
     if begins == "<" and _why_no_xml(text) is None:
         yield "XML"
-
-
-def _why_no_json(text: str) -> str | None:
-    try:
-        json.loads(text.removeprefix("\ufeff"))
-    except json.JSONDecodeError as error:
-        return f"no JSON: {error.msg} in line {error.lineno}, column {error.colno}"
-    except (ValueError, RecursionError):
-        return "no JSON that can be read"
-    return None
 
 
 def _why_no_xml(text: str) -> str | None:

@@ -200,9 +200,20 @@ class TestTheBody:
 
         assert edited(found, set_headers={"Shop.Tenant": "south"}).body == b"\xff\x00"
 
-    @pytest.mark.parametrize("text", ['{"order": }', "", "{" * 60_000])
+    @pytest.mark.parametrize(
+        "text", ['{"order": }', "", "{" * 60_000, '{"order": NaN}', "[-Infinity]"]
+    )
     def test_that_was_json_is_json_again(self, text: str) -> None:
         assert refusal(original(), text=text) is EditRefusal.BROKEN
+
+    @pytest.mark.parametrize("text", ["9" * 5000, "[" * 2000 + "]" * 2000])
+    def test_that_was_json_may_be_any_json(self, text: str) -> None:
+        assert edited(original(), text=text).body == text.encode()
+
+    def test_that_was_json_of_many_levels_is_json_again(self) -> None:
+        found = original(b"[" * 2000 + b"]" * 2000)
+
+        assert refusal(found, text="[" * 2000) is EditRefusal.BROKEN
 
     @pytest.mark.parametrize("text", ["<order>", "<a></b>", "<!DOCTYPE a><a/>"])
     def test_that_was_xml_is_xml_again(self, text: str) -> None:

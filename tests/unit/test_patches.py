@@ -336,6 +336,9 @@ class TestAReplacement:
     def test_that_finds_nothing_changes_nothing(self) -> None:
         assert reason(original(), {"body": {"replace": ["zzz", "y"]}}) == PatchRefusal.NOTHING
 
+    def test_makes_no_number_that_json_does_not_have(self) -> None:
+        assert reason(original(), {"body": {"replace": ["7", "NaN"]}}) == PatchRefusal.BROKEN
+
     def test_must_leave_json_what_it_is(self) -> None:
         assert reason(original(), {"body": {"replace": ["}$", ""]}}) == PatchRefusal.BROKEN
 
