@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -22,7 +22,18 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.json_texts import why_no_json
 from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.text import jsonable
-from retrier.domain.wire import PACKED, Edit, Properties, PropertyCodec, packed_as
+from retrier.domain.wire import (
+    MARK,
+    PACKED,
+    Edit,
+    Properties,
+    PropertyCodec,
+    charset_of,
+    is_like_ascii,
+    packed_as,
+    told_charset,
+    why_declared_wrongly,
+)
 
 LOCKED = (
     "NServiceBus.MessageId",
@@ -81,7 +92,6 @@ _ID_HEADERS = frozenset({"NServiceBus.MessageId", "rbs2-msg-id", "_watermill_mes
 """Headers with the id that a sender gave. Not of tasks: who waits for a result knows the task's id."""
 
 _LARGEST_INT = 2**63
-_NO_CHARSETS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape"})
 
 
 class EditState(StrEnum):
@@ -480,18 +490,31 @@ class Body:
         if self.packed:
             self._unpack()
         self.content_type = str(properties.fields.get("content_type") or "")
-        self.charset = charset_of(self.content_type)
+        self.told = told_charset(self.content_type)
+        self.charset = charset_of(self.content_type, self.plain)
         self.text = self._read()
+        self._marked = not self.told and (self.text or "").startswith(MARK)
 
     @property
     def kind(self) -> str:
         """`JSON` or `XML` if it is that and is well-formed; else empty."""
-        return "" if self.text is None else next(_kinds_of(self.text), "")
+        return "" if self.text is None else _kind_of(self.text, None if self.told else self.charset)
+
+    def charset_for(self, text: str) -> str:
+        """Return the charset in which a text is written in place of this one.
+
+        What the content type names, or a mark of the byte order, holds for any text. XML that has
+        neither is written as it declares itself: an edit may change the declaration.
+        """
+        if self.told or self._marked or not is_like_ascii(self.charset):
+            return self.charset
+        return charset_of("", text.encode(errors="replace"))
 
     def encode(self, text: str) -> bytes | None:
-        """Return a text in the charset of the body; None if it cannot be written in that."""
+        """Return a text in its charset, with the mark that the body has; None if it cannot be."""
+        marked = f"{MARK}{text.removeprefix(MARK)}" if self._marked else text
         try:
-            return text.encode(self.charset)
+            return marked.encode(self.charset_for(text))
         except UnicodeEncodeError:
             return None
 
@@ -521,23 +544,11 @@ class Body:
             return None
         try:
             text = self.plain.decode(self.charset)
-        except UnicodeDecodeError:
+            again = text.encode(self.charset)
+        except UnicodeError:
             return None
         # What does not come back as it was would be changed by an edit of a header.
-        return text if self.encode(text) == self.plain and "\0" not in text else None
-
-
-def charset_of(content_type: str) -> str:
-    """Return the charset that a content type names, if Python knows it; else UTF-8."""
-    named = re.search(r"charset\s*=\s*[\"']?([A-Za-z0-9._-]+)", content_type, re.IGNORECASE)
-    name = named[1] if named else "utf-8"
-    try:
-        "".encode(name)
-        b"".decode(name)
-    except (LookupError, ValueError, TypeError):
-        return "utf-8"
-    # Python calls these encodings, too, and means names of hosts and its own source.
-    return "utf-8" if name.lower().replace("_", "-") in _NO_CHARSETS else name
+        return text if again == self.plain and "\0" not in text else None
 
 
 def _edit_body(found: Body, changes: Changes) -> bytes | EditRefused:
@@ -553,7 +564,9 @@ def _edit_body(found: Body, changes: Changes) -> bytes | EditRefused:
     else:
         plain = found.encode(changes.text)
     if plain is None:
-        return EditRefused(why=EditRefusal.NOT_IN_CHARSET, about=found.charset)
+        return EditRefused(
+            why=EditRefusal.NOT_IN_CHARSET, about=found.charset_for(changes.text or "")
+        )
     if plain == found.plain:
         return found.content
     broken = None if changes.broken else _why_broken(found, plain)
@@ -569,35 +582,40 @@ def _why_broken(found: Body, plain: bytes) -> str | None:
         return "it is empty"
     if not kind:
         return None
+    charset = charset_of(found.content_type, plain)
     try:
-        text = plain.decode(found.charset)
+        text = plain.decode(charset)
     except UnicodeDecodeError as error:
-        return f"no {kind} in {found.charset}: {error.reason} at byte {error.start}"
-    if kind == "XML":
-        return _why_no_xml(text)
-    why = why_no_json(text.removeprefix("\ufeff"))
+        return f"no {kind} in {charset}: {error.reason} at byte {error.start}"
+    if kind == "JSON":
+        return _why_no_json(text)
+    return _why_no_xml(text, None if found.told else charset)
+
+
+def _kind_of(text: str, charset: str | None) -> str:
+    begins = text.removeprefix(MARK).lstrip()[:1]
+    if begins and begins in '{["' and _why_no_json(text) is None:
+        return "JSON"
+    return "XML" if begins == "<" and _why_no_xml(text, charset) is None else ""
+
+
+def _why_no_json(text: str) -> str | None:
+    why = why_no_json(text.removeprefix(MARK))
     return None if why is None else f"no JSON: {why}"
 
 
-def _kinds_of(text: str) -> Iterator[str]:
-    begins = text.removeprefix("\ufeff").lstrip()[:1]
-    if begins and begins in '{["' and why_no_json(text.removeprefix("\ufeff")) is None:
-        yield "JSON"
-    if begins == "<" and _why_no_xml(text) is None:
-        yield "XML"
-
-
-def _why_no_xml(text: str) -> str | None:
+def _why_no_xml(text: str, charset: str | None) -> str | None:
+    """Say why a text is no XML; with the charset that it has, if its declaration is heeded."""
     if "<!DOCTYPE" in text:
         # It may define entities: those are not looked into.
         return "no XML without a type declaration"
     parser = expat.ParserCreate("utf-8")
     try:
-        parser.Parse(text.removeprefix("\ufeff").encode())
+        parser.Parse(text.removeprefix(MARK).encode())
         parser.Parse(b"", True)  # noqa: FBT003 - expat takes no name for it: that was all
     except (expat.ExpatError, ValueError) as error:
         return f"no XML: {error}"
-    return None
+    return None if charset is None else why_declared_wrongly(text, charset)
 
 
 def _short(name: str) -> str:

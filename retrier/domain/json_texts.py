@@ -97,27 +97,27 @@ _VALUE = "ts[{"
 
 
 def _why_not_nested(text: str) -> str | None:
-    """Check JSON token by token: Python's own reader calls itself for each level."""
+    """Check JSON token by part: Python's own reader calls itself for each level."""
     inside: list[str] = []
     allowed, is_name, at = _VALUE, False, 0
     while found := _TOKEN.match(text, at):
-        token = found[3] or (_TEXT if found[1] else _SCALAR)
-        if token not in allowed:
+        part = found[3] or (_TEXT if found[1] else _SCALAR)
+        if part not in allowed:
             break
         at = found.end()
-        if token in "[{":
-            inside.append(token)
-            is_name = token == "{"
+        if part in "[{":
+            inside.append(part)
+            is_name = part == "{"
             allowed = f"{_TEXT}}}" if is_name else f"{_VALUE}]"
-        elif token == ",":
+        elif part == ",":
             is_name = inside[-1] == "{"
             allowed = _TEXT if is_name else _VALUE
-        elif is_name and token == _TEXT:
+        elif is_name and part == _TEXT:
             is_name, allowed = False, ":"
-        elif token == ":":
+        elif part == ":":
             allowed = _VALUE
         else:
-            if token in "]}":
+            if part in "]}":
                 inside.pop()
             is_name = False
             allowed = (",]" if inside[-1] == "[" else ",}") if inside else ""

@@ -240,6 +240,70 @@ class TestTheBody:
         assert refusal(found, text="x") is EditRefusal.BODY_IS_NO_TEXT
 
 
+def xml(charset: str, inside: str = "x") -> str:
+    return f'<?xml version="1.0" encoding="{charset}"?><a>{inside}</a>'
+
+
+class TestTheCharset:
+    """Of a body whose content type names none."""
+
+    LATIN = original(xml("ISO-8859-1", "é").encode("latin-1"), fields={"content_type": "text/xml"})
+
+    def test_of_xml_is_the_one_that_it_declares(self) -> None:
+        assert show_editable(CODEC, self.LATIN, 1).text == xml("ISO-8859-1", "é")
+        changed = xml("ISO-8859-1", "ä")
+        assert edited(self.LATIN, text=changed).body == changed.encode("latin-1")
+
+    def test_of_xml_may_lack_a_character(self) -> None:
+        assert refusal(self.LATIN, text=xml("ISO-8859-1", "灰")) is EditRefusal.NOT_IN_CHARSET
+
+    @pytest.mark.parametrize("text", [xml("UTF-8", "灰"), "<a>灰</a>"])
+    def test_of_xml_is_the_one_that_the_edit_declares(self, text: str) -> None:
+        assert edited(self.LATIN, text=text).body == text.encode()
+
+    @pytest.mark.parametrize("name", ["utf-16", "martian", "rot13"])
+    def test_of_xml_is_none_in_which_it_is_not_written(self, name: str) -> None:
+        refused = edit(self.LATIN, text=xml(name))
+
+        assert f"declares {name}" in str(refused) or f"charset {name}" in str(refused)
+        assert isinstance(refused, EditRefused)
+        assert refused.why is EditRefusal.BROKEN
+
+    def test_of_xml_that_is_sent_as_bytes_is_the_one_that_they_declare(self) -> None:
+        given = xml("ISO-8859-1", "ä")
+
+        assert edited(self.LATIN, body=given.encode("latin-1"))
+        assert edited(self.LATIN, body=xml("utf-16").encode("utf-16"))
+        assert refusal(self.LATIN, body=xml("utf-8", "ä").encode("latin-1")) is EditRefusal.BROKEN
+
+    @pytest.mark.parametrize("charset", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32"])
+    @pytest.mark.parametrize("mark", ["\ufeff", ""])
+    def test_that_a_mark_of_the_byte_order_tells_keeps_the_mark(
+        self, charset: str, mark: str
+    ) -> None:
+        marked = "\ufeff" if charset.endswith("be") else ""
+        found = original(f'{marked}{{"a": "é"}}'.encode(charset), fields={"content_type": "x"})
+
+        assert edited(found, text=f'{mark}{{"a": "ä"}}').body == (
+            f'{marked}{{"a": "ä"}}'.encode(charset)
+        )
+
+    @pytest.mark.parametrize("charset", ["utf-16-le", "utf-16-be"])
+    def test_of_json_may_be_utf_16_without_a_mark(self, charset: str) -> None:
+        found = original('{"a": "é"}'.encode(charset), fields={"content_type": "x"})
+
+        assert edited(found, text='{"a": "ä"}').body == '{"a": "ä"}'.encode(charset)
+        assert refusal(found, text='{"a": }') is EditRefusal.BROKEN
+
+    def test_that_the_content_type_names_comes_first(self) -> None:
+        told = {"content_type": "text/xml; charset=utf-8"}
+        found = original(xml("ISO-8859-1", "é").encode(), fields=told)
+
+        changed = xml("ISO-8859-1", "灰")
+
+        assert edited(found, text=changed).body == changed.encode()
+
+
 class TestWhatIsShown:
     def test_leaves_out_what_goes_without_saying(self) -> None:
         found = original(**{headers.UNIQUE_MESSAGE_ID: ID, "x-death": "x"})
