@@ -29,6 +29,7 @@ from retrier.api.requests import (
     UNPACKED,
     IdsQuery,
     InContext,
+    Line,
     PageQuery,
     UnpackedWanted,
     page_headers,
@@ -169,7 +170,7 @@ _LOOK_FIRST = (
 class NewSend(BaseModel):
     """What POST takes; `again` sends one in doubt, `confirmation` one that only confirms."""
 
-    to: str = ""
+    to: Line = ""
     again: bool = False
     confirmation: bool = False
 
@@ -179,9 +180,9 @@ class TrialBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    ids: list[str] = []
-    error_queue: str = ""
-    dialect: str = ""
+    ids: list[Line] = []
+    error_queue: Line = ""
+    dialect: Line = ""
     dialects: list[dict[str, Any]] | None = None
 
 

@@ -17,6 +17,7 @@ from retrier.api.requests import (
     Age,
     InContext,
     LastMoment,
+    Line,
     Moment,
     NamedIds,
     PageQuery,
@@ -118,7 +119,7 @@ class PendingFilter(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    queue: Annotated[str | None, Field(min_length=1)] = None
+    queue: Annotated[Line | None, Field(min_length=1)] = None
     older_than: Age | None = None
 
     def select(self, at: datetime) -> Selection:
@@ -219,7 +220,7 @@ class TimeRange(BaseModel):
 class QueueTimeRange(TimeRange):
     """The same, for one queue."""
 
-    queueaddress: str = ""
+    queueaddress: Line = ""
 
     def of_queue(self) -> Selection:
         """Return the pending retries of queue and time. Raises HTTPException if one is missing."""
