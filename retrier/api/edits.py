@@ -34,6 +34,7 @@ from retrier.domain.edits import (
     EditRequest,
     ShownEdit,
     find_changes,
+    is_locked,
 )
 from retrier.http.problems import WrongField
 
@@ -82,7 +83,7 @@ def edit_message(
     if isinstance(before, EditRefused):
         return _refuse(before, unknown=400)
     changed, removed = find_changes(before, _pairs(body.message_headers))
-    refused = next((name for name in sorted(removed) if name in LOCKED), None)
+    refused = next(filter(is_locked, sorted(removed)), None)
     if refused is not None:
         return _refuse(EditRefused(why=EditRefusal.LOCKED, about=refused), unknown=400)
     asked = context.gateway.edits.ask(

@@ -17,7 +17,7 @@ from xml.parsers import expat
 
 from retrier.domain import headers
 from retrier.domain.approval import ApprovalTerms
-from retrier.domain.dialects import strips
+from retrier.domain.dialects import strips, strips_in_any_case
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.json_texts import why_no_json
 from retrier.domain.retry_batch import StoredOriginal
@@ -88,6 +88,8 @@ _OURS = headers.STAGING_ONLY | {
     headers.RETRY_SUCCESSFUL,
     headers.EDIT_OF,
 }
+_LOCKED = frozenset(map(str.casefold, LOCKED))
+_STAMPS = frozenset(map(str.casefold, _OURS))
 _ID_HEADERS = frozenset({"NServiceBus.MessageId", "rbs2-msg-id", "_watermill_message_uuid"})
 """Headers with the id that a sender gave. Not of tasks: who waits for a result knows the task's id."""
 
@@ -357,9 +359,10 @@ def show_editable(codec: PropertyCodec, original: StoredOriginal, attempt_id: in
         headers={
             name: value
             for name, value in texts.items()
-            if not strips(original.dialect, name) and name not in _OURS
+            if not strips(original.dialect, name) and not _is_ours(name)
         },
-        fixed=frozenset(LOCKED) | {n for n, v in properties.headers.items() if not _is_plain(v)},
+        fixed=frozenset(LOCKED)
+        | {n for n, v in properties.headers.items() if is_locked(n) or not _is_plain(v)},
         text=found.text,
         packed=found.packed,
         charset=found.charset,
@@ -381,7 +384,7 @@ def edit_message(
         return changed
     ids = {name: new_id for name in properties.headers if name in _ID_HEADERS}
     edit = Edit(
-        drop_headers=(_OURS | changed.removed).__contains__,
+        drop_headers=lambda name: _is_ours(name) or name in changed.removed,
         set_headers={**changed.set_headers, **ids, headers.EDIT_OF: unique_id},
         set_fields={"message_id": new_id},
     )
@@ -414,14 +417,23 @@ def change(
         return values
     removed = changes.remove & properties.headers.keys()
     wanted = removed - values.keys()
-    locked = next((name for name in sorted(wanted) if name in LOCKED), None)
+    locked = next(filter(is_locked, sorted(wanted)), None)
     if locked is not None:
         return EditRefused(why=EditRefusal.LOCKED, about=locked)
     # A failure header that is removed, or one of ours, goes anyway: that is no change.
-    gone = {each for each in wanted if each not in _OURS and not strips(dialect, each)}
+    gone = {each for each in wanted if not _is_ours(each) and not strips(dialect, each)}
     if body == found.content and not values and not gone:
         return EditRefused(why=EditRefusal.NOTHING)
     return Changed(body=body, set_headers=values, removed=wanted)
+
+
+def is_locked(name: str) -> bool:
+    """Say whether a header of this name cannot be changed or removed; case makes no difference."""
+    return name.casefold() in _LOCKED
+
+
+def _is_ours(name: str) -> bool:
+    return name.casefold() in _STAMPS
 
 
 def why_never_set(name: str, text: str) -> EditRefusal | None:
@@ -452,7 +464,8 @@ def _read_headers(
 def _why_not_set(name: str, text: str, before: object, dialect: str) -> EditRefusal | None:
     if not 0 < len(name.encode(errors="replace")) <= LONGEST_NAME or "\0" in name:
         return EditRefusal.NO_NAME
-    if name in LOCKED or name in _OURS or strips(dialect, name) or name in headers.FAN_OUT:
+    is_kept = is_locked(name) or _is_ours(name) or strips_in_any_case(dialect, name)
+    if is_kept or name in headers.FAN_OUT:
         return EditRefusal.LOCKED
     if "\0" in text or (not text.isascii() and _has_surrogate(text)):
         return EditRefusal.WRONG_TEXT

@@ -17,7 +17,6 @@ import re2
 from jsonpatch import JsonPatch, JsonPatchException, JsonPatchTestFailed, JsonPointerException
 
 from retrier.domain.edits import (
-    LOCKED,
     LONGEST_NAME,
     MOST_BYTES,
     Body,
@@ -27,6 +26,7 @@ from retrier.domain.edits import (
     HeaderChange,
     change,
     compare_headers,
+    is_locked,
     why_never_set,
 )
 from retrier.domain.json_texts import (
@@ -233,7 +233,7 @@ def _read_removed(given: object) -> frozenset[str]:
     for at, name in enumerate(given):
         if not isinstance(name, str) or not 0 < len(name.encode(errors="replace")) <= LONGEST_NAME:
             raise WrongPatch(f"{where}.{at}", str(EditRefusal.NO_NAME))
-        if name in LOCKED:
+        if is_locked(name):
             raise WrongPatch(f"{where}.{at}", f"{name}: {EditRefusal.LOCKED}")
     return frozenset(given)
 

@@ -165,6 +165,14 @@ class TestTheHeaders:
 
         assert reason(found, setting(more="y" * 40_000)) == PatchRefusal.TOO_MANY_HEADERS
 
+    @pytest.mark.parametrize(
+        "headers",
+        [{"set": {"retrier.failedqueue": "x"}}, {"remove": ["nservicebus.messageid"]}],
+    )
+    def test_that_describe_the_failure_are_known_in_any_case(self, headers: Any) -> None:
+        with pytest.raises(WrongPatch, match="must not be changed or removed"):
+            read_patch(write_patch({"headers": headers}))
+
 
 class TestAJsonPatch:
     def test_changes_what_it_names(self) -> None:
