@@ -137,6 +137,7 @@ class EditRefusal(StrEnum):
     NOT_IN_CHARSET = "it cannot be written in the charset of the message"
     BODY_IS_NO_TEXT = "its body is no text: send the whole body as bytes"
     TOO_LARGE = "the body is larger than 8 MiB: send the whole body as bytes"
+    DOES_NOT_FIT = "the broker would not take it"
     BROKEN = "the body cannot be read any more: say that it is to be sent all the same"
     EMPTY = "the body is empty"
 
@@ -393,7 +394,19 @@ def edit_message(
     except (ValueError, OverflowError):
         # What AMQP cannot hold: a lone surrogate, as in JSON that escapes it.
         return EditRefused(why=EditRefusal.WRONG_TEXT, about="a header")
+    too_large = why_grown_too_large(codec, original, raw, changed.body)
+    if too_large is not None:
+        return EditRefused(why=EditRefusal.DOES_NOT_FIT, about=too_large)
     return EditedMessage(raw=raw, body=changed.body, message_id=new_id)
+
+
+def why_grown_too_large(
+    codec: PropertyCodec, original: StoredOriginal, raw: bytes, body: bytes
+) -> str | None:
+    """Say why the broker would not take what a message has become; None of one that has shrunk."""
+    if len(raw) + len(body) <= len(original.raw) + len(original.body):
+        return None
+    return codec.why_too_large(raw, body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,6 +170,10 @@ class PropertyCodec(Protocol):
         """Return the properties with the edit applied. Raises UnreadableProperties."""
         ...
 
+    def why_too_large(self, raw: bytes, body: bytes) -> str | None:
+        """Say why the broker would not take a message of this size, as it is sent back; else None."""
+        ...
+
     def canonical(self, raw: bytes) -> bytes:
         """Return bytes equal for every delivery of one message. Raises UnreadableProperties.
 

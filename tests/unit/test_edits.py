@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from retrier.domain.edits import (
 from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.wire import Properties
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
+from retrier.transport.rabbitmq.transport import RabbitMQTransport
+from retrier.transport.sqs.properties import SqsPropertyCodec
 from tests.support import raw_messages
 
 CODEC = AmqpPropertyCodec()
@@ -132,6 +135,34 @@ class TestTheHeaders:
     @pytest.mark.parametrize("value", ["a\0b", "\ud800"])
     def test_have_a_value_that_a_message_can_hold(self, value: str) -> None:
         assert refusal(original(), set_headers={"Shop.New": value}) is EditRefusal.WRONG_TEXT
+
+    def test_fit_into_a_frame_of_the_broker(self) -> None:
+        much = {"Shop.New": "x" * 100_000}
+
+        assert read(original(), set_headers=much).headers["Shop.New"]
+        refused = edit(original(), set_headers={"Shop.New": "x" * 131_000})
+        assert isinstance(refused, EditRefused)
+        assert (refused.why, "one frame holds 130,048" in refused.about) == (
+            EditRefusal.DOES_NOT_FIT,
+            True,
+        )
+
+    def test_fit_into_the_frame_that_an_address_names(self) -> None:
+        url = "amqp://127.0.0.1/?frame_max=8192"
+        codec = RabbitMQTransport(url, connection_name="frames").codec
+        changes = Changes(set_headers={"Shop.New": "x" * 8000})
+
+        refused = edit_message(codec, original(), changes, ID, NEW)
+
+        assert "one frame holds 7,168" in str(refused)
+
+    def test_fit_into_what_sqs_takes_together_with_the_body(self) -> None:
+        found = replace(original(), raw=b"{}")
+        much = Changes(body=b"x" * 1_100_000, broken=True)
+
+        refused = edit_message(SqsPropertyCodec(), found, much, ID, NEW)
+
+        assert "SQS takes 1,048,576" in str(refused)
 
 
 class TestTheEditedMessage:

@@ -163,7 +163,7 @@ class TestTheHeaders:
     def test_that_are_too_many_for_a_frame_are_refused(self) -> None:
         found = original(large="x" * 100_000)
 
-        assert reason(found, setting(more="y" * 40_000)) == PatchRefusal.TOO_MANY_HEADERS
+        assert reason(found, setting(more="y" * 40_000)) == PatchRefusal.DOES_NOT_FIT
 
     @pytest.mark.parametrize(
         "headers",
