@@ -95,8 +95,8 @@ def edit_message(
         )
     )
     if isinstance(asked, EditRefused):
-        if asked.why in (EditRefusal.EDITED, EditRefusal.ASKED):
-            ignored: EditOutcome = {"edit_ignored": True, "edited_by": asked.about}
+        if asked.why in (EditRefusal.EDITED, EditRefusal.OWN, EditRefusal.ASKED):
+            ignored: EditOutcome = {"edit_ignored": True, "edited_by": asked.who}
             return told(ignored)
         return _refuse(asked, unknown=400)
     outcome: EditOutcome = {"edit_ignored": False}

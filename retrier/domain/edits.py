@@ -119,6 +119,7 @@ class EditRefusal(StrEnum):
 
     UNKNOWN = "no failed message has this id"
     EDITED = "somebody else was faster: an edit of it is being sent"
+    OWN = "that is you, or somebody who is called the same: that edit is on its way, or was sent"
     ASKED = "an edit of it waits for approval already"
     CLAIMED = "a retry has claimed it already"
     ISSUED = "its retry was issued and has neither succeeded nor failed yet"
@@ -132,6 +133,7 @@ class EditRefusal(StrEnum):
     NOTHING = "nothing is changed: `retrier retry` sends it as it is"
     LOCKED = "it must not be changed or removed"
     NO_TEXT = "its value is no text: it can stay as it is, or be removed"
+    OTHER_TYPE = "it holds a whole number, or true or false: so must what it is set to"
     NO_NAME = "the name of a header has 1 to 255 bytes"
     WRONG_TEXT = "it holds a character that no message can have"
     NOT_IN_CHARSET = "it cannot be written in the charset of the message"
@@ -145,6 +147,7 @@ class EditRefusal(StrEnum):
 OF_THE_STATE = frozenset(
     {
         EditRefusal.EDITED,
+        EditRefusal.OWN,
         EditRefusal.ASKED,
         EditRefusal.CLAIMED,
         EditRefusal.ISSUED,
@@ -160,10 +163,14 @@ OF_THE_STATE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditRefused:
-    """Why an edit is not taken; `about` names the header, or says where and what."""
+    """Why an edit is not taken; `about` names the header, or says where and what.
+
+    `who` has edited the message before, or asked for that.
+    """
 
     why: EditRefusal
     about: str = ""
+    who: str | None = None
 
     def __str__(self) -> str:
         return f"{self.about}: {self.why}" if self.about else str(self.why)
@@ -469,7 +476,7 @@ def _read_headers(
             return EditRefused(why=why, about=_short(name))
         value = _as_before(before, text)
         if value is None:
-            return EditRefused(why=EditRefusal.NO_TEXT, about=_short(name))
+            return EditRefused(why=EditRefusal.OTHER_TYPE, about=_short(name))
         found[name] = value
     return found
 

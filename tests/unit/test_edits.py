@@ -84,7 +84,7 @@ class TestTheHeaders:
     def test_that_hold_a_number_hold_no_text(self) -> None:
         found = original(**{"Shop.Count": 5})
 
-        assert refusal(found, set_headers={"Shop.Count": "six"}) is EditRefusal.NO_TEXT
+        assert refusal(found, set_headers={"Shop.Count": "six"}) is EditRefusal.OTHER_TYPE
 
     def test_that_hold_a_table_are_not_set(self) -> None:
         found = original(**{"Shop.Table": {"a": 1}})

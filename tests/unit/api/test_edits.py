@@ -122,6 +122,14 @@ class TestOurRoute:
 
         assert "edited by ada" in refused["detail"]
 
+    def test_twice_by_the_same_person_says_so(self, api: Api, key: str) -> None:
+        ada = {"X-Retrier-User": "ada"}
+        post(api, f"errors/{key}/edit", {"body": "{}"}, **ada)
+
+        refused = post(api, f"errors/{key}/edit", {"body": "[]"}, 409, **ada)
+
+        assert "that is you" in refused["detail"]
+
     def test_twice_under_one_key_is_one_edit(self, api: Api, key: str) -> None:
         asked = [
             post(api, f"errors/{key}/edit", {"body": "{}"}, **{"Idempotency-Key": "monday"})
@@ -161,7 +169,7 @@ class TestServiceControlsRoute:
         found = post(api, f"edit/{key}", of_servicecontrol(api, key), 200)
 
         assert found["edit_ignored"] is True
-        assert "ada" in found["edited_by"]
+        assert found["edited_by"] == "ada (testclient)"
 
     def test_refuses_a_locked_header_that_is_changed(self, api: Api) -> None:
         (key,) = api.receive(failure(headers={"NServiceBus.SagaId": "7"}))
