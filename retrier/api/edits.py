@@ -20,7 +20,7 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.parts import Parts
-from retrier.api.requests import InContext, Line
+from retrier.api.requests import WITHOUT_NUL, InContext
 from retrier.api.shapes import messages as shapes
 from retrier.api.shapes.service import EditConfiguration, EditOutcome
 from retrier.domain.edits import (
@@ -136,7 +136,7 @@ class OwnEditBody(BaseModel):
     attempt_id: StrictInt | None = None
     send_broken: StrictBool = False
     send_dead: StrictBool = False
-    why: Annotated[Line | None, Field(max_length=LONGEST_WHY)] = None
+    why: Annotated[str, Field(max_length=LONGEST_WHY), WITHOUT_NUL] | None = None
 
     def changes(self) -> Changes:
         """Return what is asked for. Raises WrongField for what cannot be meant."""

@@ -567,8 +567,12 @@ def _without_nul(text: str) -> str:
     return text
 
 
-Line = Annotated[str, AfterValidator(_without_nul)]
-"""A text of a body. PostgreSQL stores no NUL, and SQLite would: so no member may hold one."""
+WITHOUT_NUL = AfterValidator(_without_nul)
+"""Of a text of a body. PostgreSQL stores no NUL, and SQLite would: so no member may hold one.
+
+It stands behind a bound of the length, which is told as one of characters then.
+"""
+Line = Annotated[str, WITHOUT_NUL]
 
 
 def is_id(each: object) -> bool:

@@ -14,6 +14,7 @@ from retrier.api.messages import pending as shown_pending
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
     MOST_IDS,
+    WITHOUT_NUL,
     Age,
     InContext,
     LastMoment,
@@ -119,7 +120,7 @@ class PendingFilter(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    queue: Annotated[Line | None, Field(min_length=1)] = None
+    queue: Annotated[str, Field(min_length=1), WITHOUT_NUL] | None = None
     older_than: Age | None = None
 
     def select(self, at: datetime) -> Selection:
