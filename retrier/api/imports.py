@@ -170,7 +170,7 @@ _LOOK_FIRST = (
 class NewSend(BaseModel):
     """What POST takes; `again` sends one in doubt, `confirmation` one that only confirms."""
 
-    to: Line = ""
+    to: str = ""
     again: bool = False
     confirmation: bool = False
 

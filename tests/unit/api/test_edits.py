@@ -86,6 +86,13 @@ class TestOurRoute:
 
         assert "SagaId" in post(api, f"errors/{key}/edit", body, 400)["detail"]
 
+    def test_refuses_what_does_not_fit_into_a_frame(self, api: Api, key: str) -> None:
+        body = {"headers": {"set": {"Shop.New": "x" * 200_000}}}
+
+        refused = post(api, f"errors/{key}/edit", body, 400)
+
+        assert (refused["reason"], "one frame holds" in refused["detail"]) == ("does_not_fit", True)
+
     def test_refuses_an_edit_without_changes(self, api: Api, key: str) -> None:
         assert post(api, f"errors/{key}/edit", {}, 400)["reason"] == "nothing"
 

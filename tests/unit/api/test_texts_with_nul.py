@@ -38,7 +38,6 @@ ALL = {"all": True}
         ("post", "errors/{key}/dead", {"why": N}, "why"),
         ("post", "imports/try", {"ids": [N]}, "ids"),
         ("post", "imports/try", {"error_queue": N}, "error_queue"),
-        ("post", "imports/{key}/send", {"to": N}, "to"),
         ("post", "operations/{key}/approve", {"plan_hash": N}, "plan_hash"),
     ],
 )
