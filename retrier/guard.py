@@ -42,8 +42,8 @@ class Guard:
         """Raise NotAllowed if the rights are to some queues only: it concerns all of them."""
         if self.access.queues is not None:
             raise NotAllowed(
-                f"This concerns all queues; {self.access.shown} has a right only to "
-                f"{self.access.shown_queues}."
+                f"{self.access.shown} has a right only to {self.access.shown_queues}, and this "
+                "concerns all queues."
             )
 
     def must_own_message(self, unique_id: str) -> None:

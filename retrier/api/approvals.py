@@ -1,12 +1,14 @@
 """Approvals: a second person approves an operation that waits for one, or refuses it."""
 
+from typing import Annotated
+
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from retrier.api.answers import Answer, Refusal, Routes, answer, problem
 from retrier.api.operations import operation_now
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.requests import InContext, RequestContext
+from retrier.api.requests import WITHOUT_NUL, InContext, RequestContext
 from retrier.api.shapes import OnlyId
 from retrier.api.shapes import operations as shapes
 from retrier.domain.approval import FORBIDDEN, ApprovalRefusal, Decided, Verdict
@@ -21,7 +23,7 @@ class ApprovalBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    plan_hash: str | None = Field(default=None, max_length=_DIGITS)
+    plan_hash: Annotated[str, Field(max_length=_DIGITS), WITHOUT_NUL] | None = None
 
 
 @router.post("/{operation_id}/approve", status_code=200)

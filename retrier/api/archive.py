@@ -23,8 +23,10 @@ from retrier.api.answers import (
 )
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
+    WITHOUT_NUL,
     IdsQuery,
     InContext,
+    Line,
     NamedIds,
     PageQuery,
     RequestContext,
@@ -33,7 +35,6 @@ from retrier.api.requests import (
     read_range,
 )
 from retrier.api.selections import (
-    Line,
     PlanText,
     SelectionBody,
     named_plan,
@@ -275,7 +276,7 @@ def _act_on_group(
 operations_router = Routes(prefix="/api", tags=["archive operations"])
 
 LONGEST_WHY = 1000
-WhyArchived = Annotated[str | None, Field(max_length=LONGEST_WHY)]
+WhyArchived = Annotated[str, Field(max_length=LONGEST_WHY), WITHOUT_NUL] | None
 
 
 class WhatToDo(StrEnum):

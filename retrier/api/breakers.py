@@ -9,7 +9,14 @@ from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import Answer, Routes, answer, present, time, told
 from retrier.api.parts import Parts
-from retrier.api.requests import Duration, InContext, PageQuery, RequestContext, page_headers
+from retrier.api.requests import (
+    WITHOUT_NUL,
+    Duration,
+    InContext,
+    PageQuery,
+    RequestContext,
+    page_headers,
+)
 from retrier.api.shapes import service as shapes
 from retrier.domain.breakers import (
     DEFAULT_RULE,
@@ -75,7 +82,7 @@ def _check_time(value: timedelta) -> timedelta:
 
 
 HandTime = Annotated[Duration, AfterValidator(_check_time)]
-Why = Annotated[str | None, Field(max_length=_LONGEST_WHY)]
+Why = Annotated[str, Field(max_length=_LONGEST_WHY), WITHOUT_NUL] | None
 
 
 class Opening(BaseModel):

@@ -20,7 +20,7 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.parts import Parts
-from retrier.api.requests import InContext
+from retrier.api.requests import WITHOUT_NUL, InContext
 from retrier.api.shapes import messages as shapes
 from retrier.api.shapes.service import EditConfiguration, EditOutcome
 from retrier.domain.edits import (
@@ -34,6 +34,7 @@ from retrier.domain.edits import (
     EditRequest,
     ShownEdit,
     find_changes,
+    is_locked,
 )
 from retrier.http.problems import WrongField
 
@@ -82,7 +83,7 @@ def edit_message(
     if isinstance(before, EditRefused):
         return _refuse(before, unknown=400)
     changed, removed = find_changes(before, _pairs(body.message_headers))
-    refused = next((name for name in sorted(removed) if name in LOCKED), None)
+    refused = next(filter(is_locked, sorted(removed)), None)
     if refused is not None:
         return _refuse(EditRefused(why=EditRefusal.LOCKED, about=refused), unknown=400)
     asked = context.gateway.edits.ask(
@@ -94,8 +95,8 @@ def edit_message(
         )
     )
     if isinstance(asked, EditRefused):
-        if asked.why in (EditRefusal.EDITED, EditRefusal.ASKED):
-            ignored: EditOutcome = {"edit_ignored": True, "edited_by": asked.about}
+        if asked.why in (EditRefusal.EDITED, EditRefusal.OWN, EditRefusal.ASKED):
+            ignored: EditOutcome = {"edit_ignored": True, "edited_by": asked.who}
             return told(ignored)
         return _refuse(asked, unknown=400)
     outcome: EditOutcome = {"edit_ignored": False}
@@ -135,7 +136,7 @@ class OwnEditBody(BaseModel):
     attempt_id: StrictInt | None = None
     send_broken: StrictBool = False
     send_dead: StrictBool = False
-    why: Annotated[str | None, Field(max_length=LONGEST_WHY)] = None
+    why: Annotated[str, Field(max_length=LONGEST_WHY), WITHOUT_NUL] | None = None
 
     def changes(self) -> Changes:
         """Return what is asked for. Raises WrongField for what cannot be meant."""

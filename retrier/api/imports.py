@@ -29,6 +29,7 @@ from retrier.api.requests import (
     UNPACKED,
     IdsQuery,
     InContext,
+    Line,
     PageQuery,
     UnpackedWanted,
     page_headers,
@@ -179,9 +180,9 @@ class TrialBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    ids: list[str] = []
-    error_queue: str = ""
-    dialect: str = ""
+    ids: list[Line] = []
+    error_queue: Line = ""
+    dialect: Line = ""
     dialects: list[dict[str, Any]] | None = None
 
 

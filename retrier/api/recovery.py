@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from retrier.api.answers import HEADERS, Answer, Refusal, Routes, answer, time, told
 from retrier.api.archive import archive_preview
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.requests import InContext, Moment, recovered_retries
+from retrier.api.requests import WITHOUT_NUL, InContext, Moment, recovered_retries
 from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.api.shapes import operations as shapes
 from retrier.api.shapes.operations import ArchivePreview, AskedAgain
@@ -60,7 +60,7 @@ class ResendRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    queue: Annotated[str | None, Field(min_length=1)] = None
+    queue: Annotated[str, Field(min_length=1), WITHOUT_NUL] | None = None
 
 
 class PlannedResendRequest(ResendRequest):

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from retrier.api.answers import HEADERS, Answer, Refusal, Routes, answer, problem, time
 from retrier.api.parts import Parts
-from retrier.api.requests import DIRECTION, InContext, PageQuery, page_headers
+from retrier.api.requests import DIRECTION, InContext, Line, PageQuery, page_headers
 from retrier.api.shapes import messages as shapes
 from retrier.domain.redirects import RedirectRefusal, what_it_moves
 from retrier.http.filters import choice
@@ -30,15 +30,15 @@ _SORTS = {
 class NewRedirect(BaseModel):
     """What POST takes; with `retryexisting` what was sent there and is pending is retried again."""
 
-    fromphysicaladdress: str = ""
-    tophysicaladdress: str = ""
+    fromphysicaladdress: Line = ""
+    tophysicaladdress: Line = ""
     retryexisting: bool = False
 
 
 class ChangedRedirect(BaseModel):
     """What PUT takes."""
 
-    tophysicaladdress: str = ""
+    tophysicaladdress: Line = ""
 
 
 def _ordered(

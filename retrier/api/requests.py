@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Body, Depends, Header, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import OUT_OF_BOUNDS, TOTAL_COUNT, Answer, accepted
@@ -559,6 +559,20 @@ def _well_named(ids: Annotated[list[Any], Body(max_length=MOST_IDS)]) -> tuple[s
 
 NamedIds = Annotated[tuple[str, ...], Depends(_named)]
 WellNamedIds = Annotated[tuple[str, ...], Depends(_well_named)]
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("unclean", "It holds NUL.")
+    return text
+
+
+WITHOUT_NUL = AfterValidator(_without_nul)
+"""Of a text of a body. PostgreSQL stores no NUL, and SQLite would: so no member may hold one.
+
+It stands behind a bound of the length, which is told as one of characters then.
+"""
+Line = Annotated[str, WITHOUT_NUL]
 
 
 def is_id(each: object) -> bool:

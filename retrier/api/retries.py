@@ -14,9 +14,11 @@ from retrier.api.messages import pending as shown_pending
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import (
     MOST_IDS,
+    WITHOUT_NUL,
     Age,
     InContext,
     LastMoment,
+    Line,
     Moment,
     NamedIds,
     PageQuery,
@@ -118,7 +120,7 @@ class PendingFilter(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    queue: Annotated[str | None, Field(min_length=1)] = None
+    queue: Annotated[str, Field(min_length=1), WITHOUT_NUL] | None = None
     older_than: Age | None = None
 
     def select(self, at: datetime) -> Selection:
@@ -219,7 +221,7 @@ class TimeRange(BaseModel):
 class QueueTimeRange(TimeRange):
     """The same, for one queue."""
 
-    queueaddress: str = ""
+    queueaddress: Line = ""
 
     def of_queue(self) -> Selection:
         """Return the pending retries of queue and time. Raises HTTPException if one is missing."""

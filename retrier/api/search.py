@@ -18,7 +18,9 @@ router = Routes(prefix="/api/search", tags=["search"])
 
 Wanted = Annotated[
     str,
-    Query(description="an id, field=value, or words; what stands in quotation marks is a phrase"),
+    Query(
+        description="an id, field=value, or words; what stands in quotation marks is a phrase, or one value"
+    ),
 ]
 
 
@@ -39,6 +41,7 @@ def find_anything(request: Request, parts: Parts, q: Wanted = "") -> Answer[shap
             }
             for each in found.ways
         ],
+        "undeclared": list(parts.undeclared_in(q)),
         "full_text": {
             "enabled": parts.full_text,
             "allowed": parts.shows_content,

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import Refusal, problem
 from retrier.api.parts import ApiParts
-from retrier.api.requests import MOST_IDS, ComingMoment, Duration, LastMoment, Moment, is_id
+from retrier.api.requests import MOST_IDS, ComingMoment, Duration, LastMoment, Line, Moment, is_id
 from retrier.domain.access import Right
 from retrier.domain.fields import (
     NAME_PATTERN,
@@ -236,24 +236,16 @@ def understand(body: SelectionBody, parts: ApiParts) -> Selection:
 
 
 LONGEST_WHY = 1000
-_NUL = "It holds NUL."
 _TWICE = "Give `not_before` or `in`, not both."
 _TOO_LATE = "An operation begins within a year."
 _WITHOUT_CANARY = "It goes with `canary` only."
 _NULL_MEMBER = "A member that is given has a value; leave it out otherwise."
 
 
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise PydanticCustomError("unclean", _NUL)
-    return text
-
-
 LONGEST_HEADER = 255
 MOST_HEADERS = 50
 """Patterns of headers that one operation drops, at most."""
 
-Line = Annotated[str, AfterValidator(_without_nul)]
 HeaderPattern = Annotated[Line, Field(min_length=1, max_length=LONGEST_HEADER)]
 Rate = Annotated[int, Field(ge=1, le=HIGHEST_RATE)]
 

@@ -17,7 +17,7 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.requests import InContext, PageQuery, page_headers
+from retrier.api.requests import InContext, Line, PageQuery, page_headers
 from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.api.shapes import PlannedTotal, camel
 from retrier.api.shapes import service as shapes
@@ -103,7 +103,7 @@ class Release(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    ids: Annotated[list[str], Field(min_length=1, max_length=CHUNK)] | None = None
+    ids: Annotated[list[Line], Field(min_length=1, max_length=CHUNK)] | None = None
     plan: PlanText | None = None
 
 

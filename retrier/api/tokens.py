@@ -17,7 +17,7 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.parts import Parts
-from retrier.api.requests import Age, InContext, PageQuery, page_headers
+from retrier.api.requests import Age, InContext, Line, PageQuery, page_headers
 from retrier.api.shapes import service as shapes
 from retrier.domain.access import AccessRole
 from retrier.store.tokens import StoredToken, TokenRefusal, list_tokens
@@ -30,9 +30,9 @@ class WantedToken(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str
+    name: Line
     role: AccessRole
-    queues: list[str] | None = None
+    queues: list[Line] | None = None
     expires: Age | None = None
 
 

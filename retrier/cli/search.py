@@ -69,6 +69,8 @@ def _show_found(printer: Printer, found: SearchAnswer, messages: Listing[FailedM
         printer.note(f"{len(messages.items):,} of {counted(messages.total, 'message')}")
     elif not found["named"]:
         printer.note("nothing is found")
+    for name in found["undeclared"]:
+        printer.note(f"no field is called {name}: it is looked for as it stands")
     unread = found["full_text"]["unread"] + found["full_text"]["backlog"]
     if unread:
         printer.note(f"the words of {counted(unread, 'message')} are still to be read")

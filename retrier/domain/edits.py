@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -17,11 +17,23 @@ from xml.parsers import expat
 
 from retrier.domain import headers
 from retrier.domain.approval import ApprovalTerms
-from retrier.domain.dialects import strips
+from retrier.domain.dialects import strips, strips_in_any_case
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.json_texts import why_no_json
 from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.text import jsonable
-from retrier.domain.wire import PACKED, Edit, Properties, PropertyCodec, packed_as
+from retrier.domain.wire import (
+    MARK,
+    PACKED,
+    Edit,
+    Properties,
+    PropertyCodec,
+    charset_of,
+    is_like_ascii,
+    packed_as,
+    told_charset,
+    why_declared_wrongly,
+)
 
 LOCKED = (
     "NServiceBus.MessageId",
@@ -76,11 +88,12 @@ _OURS = headers.STAGING_ONLY | {
     headers.RETRY_SUCCESSFUL,
     headers.EDIT_OF,
 }
+_LOCKED = frozenset(map(str.casefold, LOCKED))
+_STAMPS = frozenset(map(str.casefold, _OURS))
 _ID_HEADERS = frozenset({"NServiceBus.MessageId", "rbs2-msg-id", "_watermill_message_uuid"})
 """Headers with the id that a sender gave. Not of tasks: who waits for a result knows the task's id."""
 
 _LARGEST_INT = 2**63
-_NO_CHARSETS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape"})
 
 
 class EditState(StrEnum):
@@ -106,6 +119,7 @@ class EditRefusal(StrEnum):
 
     UNKNOWN = "no failed message has this id"
     EDITED = "somebody else was faster: an edit of it is being sent"
+    OWN = "that is you, or somebody who is called the same: that edit is on its way, or was sent"
     ASKED = "an edit of it waits for approval already"
     CLAIMED = "a retry has claimed it already"
     ISSUED = "its retry was issued and has neither succeeded nor failed yet"
@@ -119,11 +133,13 @@ class EditRefusal(StrEnum):
     NOTHING = "nothing is changed: `retrier retry` sends it as it is"
     LOCKED = "it must not be changed or removed"
     NO_TEXT = "its value is no text: it can stay as it is, or be removed"
+    OTHER_TYPE = "it holds a whole number, or true or false: so must what it is set to"
     NO_NAME = "the name of a header has 1 to 255 bytes"
     WRONG_TEXT = "it holds a character that no message can have"
     NOT_IN_CHARSET = "it cannot be written in the charset of the message"
     BODY_IS_NO_TEXT = "its body is no text: send the whole body as bytes"
     TOO_LARGE = "the body is larger than 8 MiB: send the whole body as bytes"
+    DOES_NOT_FIT = "the broker would not take it"
     BROKEN = "the body cannot be read any more: say that it is to be sent all the same"
     EMPTY = "the body is empty"
 
@@ -131,6 +147,7 @@ class EditRefusal(StrEnum):
 OF_THE_STATE = frozenset(
     {
         EditRefusal.EDITED,
+        EditRefusal.OWN,
         EditRefusal.ASKED,
         EditRefusal.CLAIMED,
         EditRefusal.ISSUED,
@@ -146,10 +163,14 @@ OF_THE_STATE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditRefused:
-    """Why an edit is not taken; `about` names the header, or says where and what."""
+    """Why an edit is not taken; `about` names the header, or says where and what.
+
+    `who` has edited the message before, or asked for that.
+    """
 
     why: EditRefusal
     about: str = ""
+    who: str | None = None
 
     def __str__(self) -> str:
         return f"{self.about}: {self.why}" if self.about else str(self.why)
@@ -346,9 +367,10 @@ def show_editable(codec: PropertyCodec, original: StoredOriginal, attempt_id: in
         headers={
             name: value
             for name, value in texts.items()
-            if not strips(original.dialect, name) and name not in _OURS
+            if not strips(original.dialect, name) and not _is_ours(name)
         },
-        fixed=frozenset(LOCKED) | {n for n, v in properties.headers.items() if not _is_plain(v)},
+        fixed=frozenset(LOCKED)
+        | {n for n, v in properties.headers.items() if is_locked(n) or not _is_plain(v)},
         text=found.text,
         packed=found.packed,
         charset=found.charset,
@@ -370,7 +392,7 @@ def edit_message(
         return changed
     ids = {name: new_id for name in properties.headers if name in _ID_HEADERS}
     edit = Edit(
-        drop_headers=(_OURS | changed.removed).__contains__,
+        drop_headers=lambda name: _is_ours(name) or name in changed.removed,
         set_headers={**changed.set_headers, **ids, headers.EDIT_OF: unique_id},
         set_fields={"message_id": new_id},
     )
@@ -379,7 +401,19 @@ def edit_message(
     except (ValueError, OverflowError):
         # What AMQP cannot hold: a lone surrogate, as in JSON that escapes it.
         return EditRefused(why=EditRefusal.WRONG_TEXT, about="a header")
+    too_large = why_grown_too_large(codec, original, raw, changed.body)
+    if too_large is not None:
+        return EditRefused(why=EditRefusal.DOES_NOT_FIT, about=too_large)
     return EditedMessage(raw=raw, body=changed.body, message_id=new_id)
+
+
+def why_grown_too_large(
+    codec: PropertyCodec, original: StoredOriginal, raw: bytes, body: bytes
+) -> str | None:
+    """Say why the broker would not take what a message has become; None of one that has shrunk."""
+    if len(raw) + len(body) <= len(original.raw) + len(original.body):
+        return None
+    return codec.why_too_large(raw, body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,14 +437,23 @@ def change(
         return values
     removed = changes.remove & properties.headers.keys()
     wanted = removed - values.keys()
-    locked = next((name for name in sorted(wanted) if name in LOCKED), None)
+    locked = next(filter(is_locked, sorted(wanted)), None)
     if locked is not None:
         return EditRefused(why=EditRefusal.LOCKED, about=locked)
     # A failure header that is removed, or one of ours, goes anyway: that is no change.
-    gone = {each for each in wanted if each not in _OURS and not strips(dialect, each)}
+    gone = {each for each in wanted if not _is_ours(each) and not strips(dialect, each)}
     if body == found.content and not values and not gone:
         return EditRefused(why=EditRefusal.NOTHING)
     return Changed(body=body, set_headers=values, removed=wanted)
+
+
+def is_locked(name: str) -> bool:
+    """Say whether a header of this name cannot be changed or removed; case makes no difference."""
+    return name.casefold() in _LOCKED
+
+
+def _is_ours(name: str) -> bool:
+    return name.casefold() in _STAMPS
 
 
 def why_never_set(name: str, text: str) -> EditRefusal | None:
@@ -433,7 +476,7 @@ def _read_headers(
             return EditRefused(why=why, about=_short(name))
         value = _as_before(before, text)
         if value is None:
-            return EditRefused(why=EditRefusal.NO_TEXT, about=_short(name))
+            return EditRefused(why=EditRefusal.OTHER_TYPE, about=_short(name))
         found[name] = value
     return found
 
@@ -441,7 +484,8 @@ def _read_headers(
 def _why_not_set(name: str, text: str, before: object, dialect: str) -> EditRefusal | None:
     if not 0 < len(name.encode(errors="replace")) <= LONGEST_NAME or "\0" in name:
         return EditRefusal.NO_NAME
-    if name in LOCKED or name in _OURS or strips(dialect, name) or name in headers.FAN_OUT:
+    is_kept = is_locked(name) or _is_ours(name) or strips_in_any_case(dialect, name)
+    if is_kept or name in headers.FAN_OUT:
         return EditRefusal.LOCKED
     if "\0" in text or (not text.isascii() and _has_surrogate(text)):
         return EditRefusal.WRONG_TEXT
@@ -479,18 +523,31 @@ class Body:
         if self.packed:
             self._unpack()
         self.content_type = str(properties.fields.get("content_type") or "")
-        self.charset = charset_of(self.content_type)
+        self.told = told_charset(self.content_type)
+        self.charset = charset_of(self.content_type, self.plain)
         self.text = self._read()
+        self._marked = not self.told and (self.text or "").startswith(MARK)
 
     @property
     def kind(self) -> str:
         """`JSON` or `XML` if it is that and is well-formed; else empty."""
-        return "" if self.text is None else next(_kinds_of(self.text), "")
+        return "" if self.text is None else _kind_of(self.text, None if self.told else self.charset)
+
+    def charset_for(self, text: str) -> str:
+        """Return the charset in which a text is written in place of this one.
+
+        What the content type names, or a mark of the byte order, holds for any text. XML that has
+        neither is written as it declares itself: an edit may change the declaration.
+        """
+        if self.told or self._marked or not is_like_ascii(self.charset):
+            return self.charset
+        return charset_of("", text.encode(errors="replace"))
 
     def encode(self, text: str) -> bytes | None:
-        """Return a text in the charset of the body; None if it cannot be written in that."""
+        """Return a text in its charset, with the mark that the body has; None if it cannot be."""
+        marked = f"{MARK}{text.removeprefix(MARK)}" if self._marked else text
         try:
-            return text.encode(self.charset)
+            return marked.encode(self.charset_for(text))
         except UnicodeEncodeError:
             return None
 
@@ -520,23 +577,11 @@ class Body:
             return None
         try:
             text = self.plain.decode(self.charset)
-        except UnicodeDecodeError:
+            again = text.encode(self.charset)
+        except UnicodeError:
             return None
         # What does not come back as it was would be changed by an edit of a header.
-        return text if self.encode(text) == self.plain and "\0" not in text else None
-
-
-def charset_of(content_type: str) -> str:
-    """Return the charset that a content type names, if Python knows it; else UTF-8."""
-    named = re.search(r"charset\s*=\s*[\"']?([A-Za-z0-9._-]+)", content_type, re.IGNORECASE)
-    name = named[1] if named else "utf-8"
-    try:
-        "".encode(name)
-        b"".decode(name)
-    except (LookupError, ValueError, TypeError):
-        return "utf-8"
-    # Python calls these encodings, too, and means names of hosts and its own source.
-    return "utf-8" if name.lower().replace("_", "-") in _NO_CHARSETS else name
+        return text if again == self.plain and "\0" not in text else None
 
 
 def _edit_body(found: Body, changes: Changes) -> bytes | EditRefused:
@@ -552,7 +597,9 @@ def _edit_body(found: Body, changes: Changes) -> bytes | EditRefused:
     else:
         plain = found.encode(changes.text)
     if plain is None:
-        return EditRefused(why=EditRefusal.NOT_IN_CHARSET, about=found.charset)
+        return EditRefused(
+            why=EditRefusal.NOT_IN_CHARSET, about=found.charset_for(changes.text or "")
+        )
     if plain == found.plain:
         return found.content
     broken = None if changes.broken else _why_broken(found, plain)
@@ -568,42 +615,40 @@ def _why_broken(found: Body, plain: bytes) -> str | None:
         return "it is empty"
     if not kind:
         return None
+    charset = charset_of(found.content_type, plain)
     try:
-        text = plain.decode(found.charset)
+        text = plain.decode(charset)
     except UnicodeDecodeError as error:
-        return f"no {kind} in {found.charset}: {error.reason} at byte {error.start}"
-    return _why_no_json(text) if kind == "JSON" else _why_no_xml(text)
+        return f"no {kind} in {charset}: {error.reason} at byte {error.start}"
+    if kind == "JSON":
+        return _why_no_json(text)
+    return _why_no_xml(text, None if found.told else charset)
 
 
-def _kinds_of(text: str) -> Iterator[str]:
-    begins = text.removeprefix("\ufeff").lstrip()[:1]
+def _kind_of(text: str, charset: str | None) -> str:
+    begins = text.removeprefix(MARK).lstrip()[:1]
     if begins and begins in '{["' and _why_no_json(text) is None:
-        yield "JSON"
-    if begins == "<" and _why_no_xml(text) is None:
-        yield "XML"
+        return "JSON"
+    return "XML" if begins == "<" and _why_no_xml(text, charset) is None else ""
 
 
 def _why_no_json(text: str) -> str | None:
-    try:
-        json.loads(text.removeprefix("\ufeff"))
-    except json.JSONDecodeError as error:
-        return f"no JSON: {error.msg} in line {error.lineno}, column {error.colno}"
-    except (ValueError, RecursionError):
-        return "no JSON that can be read"
-    return None
+    why = why_no_json(text.removeprefix(MARK))
+    return None if why is None else f"no JSON: {why}"
 
 
-def _why_no_xml(text: str) -> str | None:
+def _why_no_xml(text: str, charset: str | None) -> str | None:
+    """Say why a text is no XML; with the charset that it has, if its declaration is heeded."""
     if "<!DOCTYPE" in text:
         # It may define entities: those are not looked into.
         return "no XML without a type declaration"
     parser = expat.ParserCreate("utf-8")
     try:
-        parser.Parse(text.removeprefix("\ufeff").encode())
+        parser.Parse(text.removeprefix(MARK).encode())
         parser.Parse(b"", True)  # noqa: FBT003 - expat takes no name for it: that was all
     except (expat.ExpatError, ValueError) as error:
         return f"no XML: {error}"
-    return None
+    return None if charset is None else why_declared_wrongly(text, charset)
 
 
 def _short(name: str) -> str:

@@ -13,7 +13,7 @@ from xml.parsers import expat
 
 from retrier.domain.access import QueuePatterns, matches_queue
 from retrier.domain.dialects import by_name
-from retrier.domain.dialects.dialect import LARGEST_BODY, Original
+from retrier.domain.dialects.dialect import LARGEST_BODY, Original, amqp_field
 from retrier.domain.dialects.own import Place, Source, as_text, read_document, resolve
 from retrier.domain.text import clean
 from retrier.domain.times import (
@@ -23,7 +23,7 @@ from retrier.domain.times import (
     parse_wire_time,
     read_moment,
 )
-from retrier.domain.wire import Properties
+from retrier.domain.wire import MARK, Properties, charset_of
 
 MOST_FIELDS = 20
 """Fields that the settings may declare."""
@@ -176,7 +176,7 @@ class _Message:
             if self._xml is None:
                 sources = (each.source for each in self._wanted)
                 paths = [each for each in sources if isinstance(each, XmlPath)]
-                self._xml = _read_xml(self._body, paths)
+                self._xml = _read_xml(self._in_utf_8(), paths)
             return self._xml.get(source)
         if source.place is not Place.BODY:
             for properties in self._properties:
@@ -184,13 +184,24 @@ class _Message:
                     return told
             return None
         if self._document is _NOT_READ:
-            self._document = read_document(self._body)
+            self._document = read_document(self._in_utf_8())
         value = resolve(self._document, source.name)
         if isinstance(value, str):
             return value
         if type(value) is int or (type(value) is float and isfinite(value)):
             return str(value)
         return None if isinstance(value, dict | list) else as_text(value)
+
+    def _in_utf_8(self) -> bytes:
+        """Return the body, which may be in any charset. Raises UnicodeError."""
+        if len(self._body) > LARGEST_BODY:
+            return b""
+        # The first are the properties of the message whose body it is.
+        content_type = amqp_field(self._properties[0], "content_type") or ""
+        charset = charset_of(content_type, self._body)
+        if charset.lower() == "utf-8":
+            return self._body
+        return self._body.decode(charset).removeprefix(MARK).encode()
 
 
 class _Enough(Exception):
@@ -200,13 +211,12 @@ class _Enough(Exception):
 def _read_xml(body: bytes, paths: Sequence[XmlPath]) -> Mapping[XmlPath, str]:
     """Return what stands at these places; nothing of what is no XML, or declares a type.
 
+    `body` is in UTF-8, whatever it declares.
     Read as a stream, without a tree: however deep it is, only the way to the places is kept. What
     a document type declares may be a thousand times as large as the document.
     """
-    if len(body) > LARGEST_BODY:
-        return {}
     reader = _XmlReader(paths)
-    parser = expat.ParserCreate()
+    parser = expat.ParserCreate("utf-8")
     parser.StartElementHandler = reader.begin
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.hear

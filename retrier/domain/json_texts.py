@@ -6,6 +6,7 @@ first of two members with one name, is refused.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring, encode_basestring_ascii
@@ -70,6 +71,59 @@ def _value(number: object) -> Decimal | None:
 
 _WITHOUT, _WITH_SPACES = (",", ":"), (", ", ": ")
 """How libraries write what stands between values."""
+
+
+def why_no_json(text: str) -> str | None:
+    """Say why a text is no JSON; None if it is, of any depth and with numbers of any length."""
+    try:
+        # Numbers stay texts: Python refuses to read one of more than 4300 digits.
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        return f"{error.msg} in line {error.lineno}, column {error.colno}"
+    except NotJson as error:
+        return str(error)
+    except RecursionError:
+        return _why_not_nested(text)
+    return None
+
+
+_TOKEN = re.compile(
+    r"""[ \t\r\n]*+(?:("(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")"""
+    r"""|(-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+|true|false|null)"""
+    r"""|([\[\]{},:]))"""
+)
+_TEXT, _SCALAR = "t", "s"
+_VALUE = "ts[{"
+
+
+def _why_not_nested(text: str) -> str | None:
+    """Check JSON token by part: Python's own reader calls itself for each level."""
+    inside: list[str] = []
+    allowed, is_name, at = _VALUE, False, 0
+    while found := _TOKEN.match(text, at):
+        part = found[3] or (_TEXT if found[1] else _SCALAR)
+        if part not in allowed:
+            break
+        at = found.end()
+        if part in "[{":
+            inside.append(part)
+            is_name = part == "{"
+            allowed = f"{_TEXT}}}" if is_name else f"{_VALUE}]"
+        elif part == ",":
+            is_name = inside[-1] == "{"
+            allowed = _TEXT if is_name else _VALUE
+        elif is_name and part == _TEXT:
+            is_name, allowed = False, ":"
+        elif part == ":":
+            allowed = _VALUE
+        else:
+            if part in "]}":
+                inside.pop()
+            is_name = False
+            allowed = (",]" if inside[-1] == "[" else ",}") if inside else ""
+    if allowed or text[at:].strip(" \t\r\n"):
+        return f"Something else is expected behind character {at:,}"
+    return None
 
 
 def read_json(text: str) -> object:

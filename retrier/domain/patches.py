@@ -17,7 +17,6 @@ import re2
 from jsonpatch import JsonPatch, JsonPatchException, JsonPatchTestFailed, JsonPointerException
 
 from retrier.domain.edits import (
-    LOCKED,
     LONGEST_NAME,
     MOST_BYTES,
     Body,
@@ -27,6 +26,8 @@ from retrier.domain.edits import (
     HeaderChange,
     change,
     compare_headers,
+    is_locked,
+    why_grown_too_large,
     why_never_set,
 )
 from retrier.domain.json_texts import (
@@ -51,9 +52,6 @@ MOST_HEADERS = 100
 
 DEEPEST = 100
 """How deep a body may nest that a JSON Patch is applied to, and what comes of it."""
-
-LARGEST_PROPERTIES = 127 * 1024
-"""Bytes of the properties of what is sent, at most: they must fit into one frame, with our stamps."""
 
 MOST_GROWTH = 256 * 1024
 """Bytes by which a body may grow: many are made at once, as many as there is room for as they came."""
@@ -88,7 +86,7 @@ class PatchRefusal(StrEnum):
     GROWN = "its body would grow by more than 256 KiB"
     BROKEN = "its body would be broken"
     NOT_IN_CHARSET = "its body cannot be written in its charset"
-    TOO_MANY_HEADERS = "its headers would not fit into a frame"
+    DOES_NOT_FIT = "the broker would not take it"
     NOTHING = "the patch changes nothing of it"
     UNREADABLE = "its stored properties cannot be read"
 
@@ -237,7 +235,7 @@ def _read_removed(given: object) -> frozenset[str]:
     for at, name in enumerate(given):
         if not isinstance(name, str) or not 0 < len(name.encode(errors="replace")) <= LONGEST_NAME:
             raise WrongPatch(f"{where}.{at}", str(EditRefusal.NO_NAME))
-        if name in LOCKED:
+        if is_locked(name):
             raise WrongPatch(f"{where}.{at}", f"{name}: {EditRefusal.LOCKED}")
     return frozenset(given)
 
@@ -354,15 +352,16 @@ def patch_message(
         return _refuse(changed)
     if len(changed.body) - len(original.body) > MOST_GROWTH:
         return PatchRefused(reason=str(PatchRefusal.GROWN))
-    if not changed.set_headers and not changed.removed:
-        return replace(original, body=changed.body)
-    edit = Edit(drop_headers=patch.remove.__contains__, set_headers=changed.set_headers)
-    try:
-        raw = codec.edit(original.raw, edit)
-    except (ValueError, OverflowError):
-        return PatchRefused(reason=str(EditRefusal.WRONG_TEXT))
-    if len(raw) > LARGEST_PROPERTIES and len(raw) > len(original.raw):
-        return PatchRefused(reason=str(PatchRefusal.TOO_MANY_HEADERS))
+    raw = original.raw
+    if changed.set_headers or changed.removed:
+        edit = Edit(drop_headers=patch.remove.__contains__, set_headers=changed.set_headers)
+        try:
+            raw = codec.edit(raw, edit)
+        except (ValueError, OverflowError):
+            return PatchRefused(reason=str(EditRefusal.WRONG_TEXT))
+    too_large = why_grown_too_large(codec, original, raw, changed.body)
+    if too_large is not None:
+        return PatchRefused(reason=str(PatchRefusal.DOES_NOT_FIT), detail=too_large)
     return replace(original, raw=raw, body=changed.body)
 
 

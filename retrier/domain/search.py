@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from retrier.domain.fields import PREFIX, FieldCondition, NoCondition, read_conditions
+from retrier.domain.fields import PREFIX, FieldCondition, NoCondition, is_name, read_conditions
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
 from retrier.domain.words import as_beginnings, read_wanted
@@ -36,14 +36,18 @@ class Way:
         return {**fields, **{name: text for name, text in texts.items() if text is not None}}
 
 
-_PAIR = re.compile(rf'(?:^|(?<=\s))(?:{re.escape(PREFIX)})?([a-z][a-z0-9_-]*)=("[^"]*"|\S+)')
+_QUOTED = r'"(?:[^"]|"")*+"'
+_PAIR = re.compile(
+    rf"(?:^|(?<=\s))(?:{re.escape(PREFIX)})?([a-z][a-z0-9_-]*)=({_QUOTED}(?!\S)|\S+)"
+)
 
 
 def find_ways(text: str, names: Sequence[str], *, full_text: bool) -> Iterator[Way]:
     """Yield the ways in which a text may find messages; `names` are those of declared fields.
 
     `order=4711` is a condition on that field, if there is one, and the rest has to be found beside
-    it. Without such a condition the text may be the value of any field. The last way is for where
+    it. A value with blanks stands in quotation marks: `order="two words"`. Without such a
+    condition the text may be the value of any field. The last way is for where
     the others find nothing: the words may be beginnings of longer ones.
     """
     wanted = clean(text.strip()).strip()
@@ -81,5 +85,11 @@ def _split(text: str, names: Sequence[str]) -> tuple[tuple[FieldCondition, ...],
 
 
 def _value(text: str) -> str:
-    quoted = len(text) > 1 and text[0] == text[-1] == '"'
-    return text[1:-1] if quoted else text
+    """Take the marks off a value; one that stands inside of them is written twice."""
+    return text[1:-1].replace('""', '"') if re.fullmatch(_QUOTED, text) else text
+
+
+def find_undeclared(text: str, names: Sequence[str]) -> Sequence[str]:
+    """Return which names a text gives values as if they were declared fields, and are none."""
+    given = (each[1] for each in _PAIR.finditer(clean(text.strip())))
+    return [each for each in dict.fromkeys(given) if is_name(each) and each not in names]

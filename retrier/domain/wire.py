@@ -1,8 +1,11 @@
 """A message as it goes over the wire: raw property bytes and body, never interpreted on the way."""
 
+import codecs
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -167,6 +170,10 @@ class PropertyCodec(Protocol):
         """Return the properties with the edit applied. Raises UnreadableProperties."""
         ...
 
+    def why_too_large(self, raw: bytes, body: bytes) -> str | None:
+        """Say why the broker would not take a message of this size, as it is sent back; else None."""
+        ...
+
     def canonical(self, raw: bytes) -> bytes:
         """Return bytes equal for every delivery of one message. Raises UnreadableProperties.
 
@@ -232,3 +239,94 @@ def unpack(content: bytes, size: int, packed: str) -> Unpacked:
         return Unpacked(content=found, note=note, is_all=reader.eof)
     note = f"Its sender says that it is {packed}, but it cannot be unpacked: {why}."
     return Unpacked(content=content, note=note, is_unpacked=False)
+
+
+MARK = "\ufeff"
+"""The mark of the byte order; in UTF-8, too, it may stand at the beginning of a text."""
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    # UTF-32 comes first: its mark begins as that of UTF-16 does.
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_WIDE = (
+    (re.compile(rb'[<{["]\0[^\0]\0'), "utf-16-le"),
+    (re.compile(rb'\0[<{["]\0[^\0]'), "utf-16-be"),
+)
+"""How JSON and XML begin in UTF-16 without a mark."""
+
+_LONGEST_DECLARATION = 200
+_DECLARATION = re.compile(
+    r"""\ufeff?<\?xml\s[^>]*?\sencoding\s*=\s*["']([A-Za-z][A-Za-z0-9._-]*)["']"""
+)
+_NAMED = re.compile(r"charset\s*=\s*[\"']?([A-Za-z0-9._-]+)", re.IGNORECASE)
+_NO_CHARSETS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape"})
+
+
+def charset_of(content_type: str, content: bytes) -> str:
+    """Return the charset of a body, unpacked: what its content type names, as RFC 7303 has it.
+
+    Else what a mark of the byte order says, else what XML declares, else UTF-8. A charset that Python
+    does not know is as if it had not been named. What is read may be the beginning of the body.
+    """
+    told = told_charset(content_type)
+    if told is not None:
+        return told
+    for mark, charset in _MARKS:
+        if content.startswith(mark):
+            return charset
+    for beginning, charset in _WIDE:
+        if beginning.match(content):
+            return charset
+    declared = _declared(content[:_LONGEST_DECLARATION].decode("latin-1"))
+    known = None if declared is None else _known(declared)
+    # Whoever could read the declaration as ASCII knows that it does not tell of UTF-16.
+    return known if known is not None and is_like_ascii(known) else "utf-8"
+
+
+def told_charset(content_type: str) -> str | None:
+    """Return the charset that a content type names; None if it names none that Python knows."""
+    named = _NAMED.search(content_type)
+    return None if named is None else _known(named[1])
+
+
+def is_like_ascii(charset: str) -> bool:
+    """Say whether ASCII is the same bytes in a charset."""
+    return "<?xml".encode(charset) == b"<?xml"
+
+
+def why_declared_wrongly(text: str, charset: str) -> str | None:
+    """Say why XML that is written in this charset, and nowhere told so, is none; None if it is."""
+    declared = _declared(text[:_LONGEST_DECLARATION])
+    if declared is None:
+        return None
+    meant, used = _known(declared), codecs.lookup(charset).name
+    if meant is None:
+        return f"no XML: it declares the charset {declared}, which is not known"
+    name = codecs.lookup(meant).name
+    # UTF-16 has two orders of bytes, and its mark tells which one.
+    return (
+        None
+        if used in (name, f"{name}-le", f"{name}-be")
+        else (f"no XML: it declares {declared}, and is written in {charset}")
+    )
+
+
+def _declared(text: str) -> str | None:
+    found = _DECLARATION.match(text)
+    return None if found is None else found[1]
+
+
+@lru_cache(maxsize=256)
+def _known(name: str) -> str | None:
+    """Return the name of a charset if Python knows it as one of texts."""
+    try:
+        "".encode(name)
+        b"".decode(name)
+    except (LookupError, ValueError, TypeError):
+        return None
+    # Python calls these encodings, too, and means names of hosts and its own source.
+    return None if name.lower().replace("_", "-") in _NO_CHARSETS else name

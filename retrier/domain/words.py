@@ -13,10 +13,16 @@ from dataclasses import dataclass
 
 from retrier.domain.dialects import by_name
 from retrier.domain.dialects.dialect import amqp_field
-from retrier.domain.edits import charset_of
 from retrier.domain.failure_texts import derive, fold
 from retrier.domain.text import jsonable
-from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties, packed_as, unpack
+from retrier.domain.wire import (
+    Properties,
+    PropertyCodec,
+    UnreadableProperties,
+    charset_of,
+    packed_as,
+    unpack,
+)
 
 LONGEST = 64
 """Characters of a word that are kept, and compared."""
@@ -194,8 +200,7 @@ def _body_text(properties: Properties, body: bytes, size: int, most: int) -> str
     packed = packed_as(properties.fields, properties.headers)
     plain = unpack(body, size, packed).content[:most]
     content_type = amqp_field(properties, "content_type") or ""
-    charset = charset_of(content_type)
-    text = plain.decode(charset, "replace")
+    text = plain.decode(charset_of(content_type, plain), "replace")
     # A text may have a few characters that cannot be read, and no NUL: else it is none.
     if "\0" in text or text.count("\ufffd") * _MOST_UNREAD > len(text):
         return ""

@@ -15,7 +15,7 @@ from retrier.domain.access import HIDDEN, OPEN, Access, How, QueuePatterns, Righ
 from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.edits import ShownEdit, without_values
 from retrier.domain.failed_imports import Told, Trial, TriedMessage
-from retrier.domain.search import find_ways
+from retrier.domain.search import find_undeclared, find_ways
 from retrier.domain.selection import Part, without_content
 from retrier.domain.text import clean
 from retrier.domain.wire import PropertyCodec
@@ -304,6 +304,13 @@ class FaceParts:
         """Look up what a person has typed. Raises DatabaseUnavailable."""
         names = self.field_names if self.shows_content else ()
         return search(self.db, text, find_ways(text, names, full_text=self.finds_words))
+
+    def undeclared_in(self, text: str) -> Sequence[str]:
+        """Return the names of fields in what a person has typed that no field is called.
+
+        None for who may not read content: that person finds nothing by fields.
+        """
+        return find_undeclared(text, self.field_names) if self.shows_content else ()
 
     def must_find_words(self, field: str) -> None:
         """Refuse a condition on words. Raises NotAllowed for who may not read them, WrongField."""

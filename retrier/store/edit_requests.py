@@ -5,7 +5,7 @@ retry can come between the answer and the sending. So an edit begins as a batch 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from sqlalchemy import select
@@ -208,7 +208,8 @@ def _why_not(
         return EditRefused(why=why) if faster is None else faster
     waiting = edits.find_waiting(tx, row.number)
     if waiting is not None and waiting.edit_id != own:
-        return EditRefused(why=EditRefusal.ASKED, about=f"asked for by {waiting.who}")
+        about = f"asked for by {waiting.who}"
+        return EditRefused(why=EditRefusal.ASKED, about=about, who=waiting.who)
     if attempt_id != row.attempt_id:
         return EditRefused(why=EditRefusal.CHANGED)
     held = describe_held(tx, [row.number]) if is_any_strict(tx) else {}
@@ -219,12 +220,16 @@ def _find_faster(tx: Transaction, row: StoredRow) -> EditRefused | None:
     """Say who was faster, of a message of which an edit is being sent or was sent last."""
     sent = row.status == FailedMessageStatus.RESOLVED and row.resolution == Resolution.EDITED
     who = edits.find_faster(tx, row.number, sent=sent)
-    return None if who is None else EditRefused(why=EditRefusal.EDITED, about=f"edited by {who}")
+    if who is None:
+        return None
+    return EditRefused(why=EditRefusal.EDITED, about=f"edited by {who}", who=who)
 
 
 def _refuse(
     tx: Transaction, row: StoredRow, request: EditRequest, refused: EditRefused
 ) -> EditRefused:
+    if refused.why is EditRefusal.EDITED and refused.who == clean(request.who):
+        refused = replace(refused, why=EditRefusal.OWN)
     event_log.append(tx, [_entry("edit_refused", f"no edit: {refused}", row, request)])
     return refused
 

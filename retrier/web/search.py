@@ -52,6 +52,7 @@ def search(request: Request, parts: Parts, q: str = "") -> Response:
         places=places,
         ways=[(each, _NAMES[each.way.by], _list_of(each.way)) for each in found.ways],
         field_names=parts.field_names if parts.shows_content else (),
+        undeclared=parts.undeclared_in(wanted),
         full_text=parts.full_text,
         finds_words=parts.finds_words,
         unread=0 if lag is None else lag.waiting + lag.backlog,

@@ -167,6 +167,12 @@ class TestWords:
 
         assert has(database, "käse")
 
+    def test_are_read_in_the_charset_that_xml_declares(self, database: Database) -> None:
+        text = '<?xml version="1.0" encoding="ISO-8859-1"?><a>Käse</a>'
+        keep(database, text.encode("latin-1"), content_type="text/xml")
+
+        assert has(database, "käse")
+
     def test_mean_the_characters_that_json_and_xml_write_otherwise(
         self, database: Database
     ) -> None:

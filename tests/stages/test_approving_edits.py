@@ -178,7 +178,7 @@ def test_a_second_edit_is_told_who_has_asked(bench: Bench, unique_id: str) -> No
 
     found = ask(bench, unique_id, who="eve")
 
-    assert found == EditRefused(why=EditRefusal.ASKED, about="asked for by ada")
+    assert found == EditRefused(why=EditRefusal.ASKED, about="asked for by ada", who="ada")
 
 
 def test_the_same_request_again_is_the_same_edit(bench: Bench, unique_id: str) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from retrier.domain.edits import (
 from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.wire import Properties
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
+from retrier.transport.rabbitmq.transport import RabbitMQTransport
+from retrier.transport.sqs.properties import SqsPropertyCodec
 from tests.support import raw_messages
 
 CODEC = AmqpPropertyCodec()
@@ -81,7 +84,7 @@ class TestTheHeaders:
     def test_that_hold_a_number_hold_no_text(self) -> None:
         found = original(**{"Shop.Count": 5})
 
-        assert refusal(found, set_headers={"Shop.Count": "six"}) is EditRefusal.NO_TEXT
+        assert refusal(found, set_headers={"Shop.Count": "six"}) is EditRefusal.OTHER_TYPE
 
     def test_that_hold_a_table_are_not_set(self) -> None:
         found = original(**{"Shop.Table": {"a": 1}})
@@ -96,13 +99,31 @@ class TestTheHeaders:
     def test_that_are_locked_are_not_removed(self, name: str) -> None:
         assert refusal(original(**{name: "x"}), remove=frozenset({name})) is EditRefusal.LOCKED
 
+    @pytest.mark.parametrize("name", ["nservicebus.sagaid", "NSERVICEBUS.MESSAGEID"])
+    def test_that_are_locked_are_so_in_any_case(self, name: str) -> None:
+        assert refusal(original(), set_headers={name: "x"}) is EditRefusal.LOCKED
+        stored = original(**{name: "x"})
+        assert refusal(stored, remove=frozenset({name})) is EditRefusal.LOCKED
+        assert name in show_editable(CODEC, stored, 1).fixed
+
     def test_that_are_locked_may_be_named_as_they_are(self) -> None:
         found = original(**{"NServiceBus.SagaId": "7"})
 
         assert read(found, text="{}", set_headers={"NServiceBus.SagaId": "7"}).headers
 
     @pytest.mark.parametrize(
-        "name", [headers.UNIQUE_MESSAGE_ID, headers.RETRY_ID, headers.STAGING_ID, "CC", "x-death"]
+        "name",
+        [
+            headers.UNIQUE_MESSAGE_ID,
+            headers.UNIQUE_MESSAGE_ID.lower(),
+            headers.RETRY_ID,
+            headers.STAGING_ID,
+            "CC",
+            "x-death",
+            "X-Death",
+            "retrier.failedqueue",
+            "X-Delivery-Count",
+        ],
     )
     def test_that_a_retry_writes_or_leaves_out_are_not_set(self, name: str) -> None:
         assert refusal(original(), set_headers={name: "x"}) is EditRefusal.LOCKED
@@ -114,6 +135,34 @@ class TestTheHeaders:
     @pytest.mark.parametrize("value", ["a\0b", "\ud800"])
     def test_have_a_value_that_a_message_can_hold(self, value: str) -> None:
         assert refusal(original(), set_headers={"Shop.New": value}) is EditRefusal.WRONG_TEXT
+
+    def test_fit_into_a_frame_of_the_broker(self) -> None:
+        much = {"Shop.New": "x" * 100_000}
+
+        assert read(original(), set_headers=much).headers["Shop.New"]
+        refused = edit(original(), set_headers={"Shop.New": "x" * 131_000})
+        assert isinstance(refused, EditRefused)
+        assert (refused.why, "one frame holds 130,048" in refused.about) == (
+            EditRefusal.DOES_NOT_FIT,
+            True,
+        )
+
+    def test_fit_into_the_frame_that_an_address_names(self) -> None:
+        url = "amqp://127.0.0.1/?frame_max=8192"
+        codec = RabbitMQTransport(url, connection_name="frames").codec
+        changes = Changes(set_headers={"Shop.New": "x" * 8000})
+
+        refused = edit_message(codec, original(), changes, ID, NEW)
+
+        assert "one frame holds 7,168" in str(refused)
+
+    def test_fit_into_what_sqs_takes_together_with_the_body(self) -> None:
+        found = replace(original(), raw=b"{}")
+        much = Changes(body=b"x" * 1_100_000, broken=True)
+
+        refused = edit_message(SqsPropertyCodec(), found, much, ID, NEW)
+
+        assert "SQS takes 1,048,576" in str(refused)
 
 
 class TestTheEditedMessage:
@@ -131,9 +180,11 @@ class TestTheEditedMessage:
         assert read(found, text="{}").headers["id"] == "task-1"
 
     def test_does_not_carry_the_stamp_of_an_earlier_retry(self) -> None:
-        found = read(original(**{headers.UNIQUE_MESSAGE_ID: ID}), text="{}")
+        stamps = {headers.UNIQUE_MESSAGE_ID: ID, headers.RETRY_ID.lower(): NEW}
 
-        assert headers.UNIQUE_MESSAGE_ID not in found.headers
+        found = read(original(**stamps), text="{}")
+
+        assert not stamps.keys() & found.headers.keys()
 
     def test_is_none_where_nothing_is_changed(self) -> None:
         found = original()
@@ -200,9 +251,20 @@ class TestTheBody:
 
         assert edited(found, set_headers={"Shop.Tenant": "south"}).body == b"\xff\x00"
 
-    @pytest.mark.parametrize("text", ['{"order": }', "", "{" * 60_000])
+    @pytest.mark.parametrize(
+        "text", ['{"order": }', "", "{" * 60_000, '{"order": NaN}', "[-Infinity]"]
+    )
     def test_that_was_json_is_json_again(self, text: str) -> None:
         assert refusal(original(), text=text) is EditRefusal.BROKEN
+
+    @pytest.mark.parametrize("text", ["9" * 5000, "[" * 2000 + "]" * 2000])
+    def test_that_was_json_may_be_any_json(self, text: str) -> None:
+        assert edited(original(), text=text).body == text.encode()
+
+    def test_that_was_json_of_many_levels_is_json_again(self) -> None:
+        found = original(b"[" * 2000 + b"]" * 2000)
+
+        assert refusal(found, text="[" * 2000) is EditRefusal.BROKEN
 
     @pytest.mark.parametrize("text", ["<order>", "<a></b>", "<!DOCTYPE a><a/>"])
     def test_that_was_xml_is_xml_again(self, text: str) -> None:
@@ -227,6 +289,70 @@ class TestTheBody:
         found = original(gzip.compress(b"0" * 9_000_000), fields={"content_encoding": "gzip"})
 
         assert refusal(found, text="x") is EditRefusal.BODY_IS_NO_TEXT
+
+
+def xml(charset: str, inside: str = "x") -> str:
+    return f'<?xml version="1.0" encoding="{charset}"?><a>{inside}</a>'
+
+
+class TestTheCharset:
+    """Of a body whose content type names none."""
+
+    LATIN = original(xml("ISO-8859-1", "é").encode("latin-1"), fields={"content_type": "text/xml"})
+
+    def test_of_xml_is_the_one_that_it_declares(self) -> None:
+        assert show_editable(CODEC, self.LATIN, 1).text == xml("ISO-8859-1", "é")
+        changed = xml("ISO-8859-1", "ä")
+        assert edited(self.LATIN, text=changed).body == changed.encode("latin-1")
+
+    def test_of_xml_may_lack_a_character(self) -> None:
+        assert refusal(self.LATIN, text=xml("ISO-8859-1", "灰")) is EditRefusal.NOT_IN_CHARSET
+
+    @pytest.mark.parametrize("text", [xml("UTF-8", "灰"), "<a>灰</a>"])
+    def test_of_xml_is_the_one_that_the_edit_declares(self, text: str) -> None:
+        assert edited(self.LATIN, text=text).body == text.encode()
+
+    @pytest.mark.parametrize("name", ["utf-16", "martian", "rot13"])
+    def test_of_xml_is_none_in_which_it_is_not_written(self, name: str) -> None:
+        refused = edit(self.LATIN, text=xml(name))
+
+        assert f"declares {name}" in str(refused) or f"charset {name}" in str(refused)
+        assert isinstance(refused, EditRefused)
+        assert refused.why is EditRefusal.BROKEN
+
+    def test_of_xml_that_is_sent_as_bytes_is_the_one_that_they_declare(self) -> None:
+        given = xml("ISO-8859-1", "ä")
+
+        assert edited(self.LATIN, body=given.encode("latin-1"))
+        assert edited(self.LATIN, body=xml("utf-16").encode("utf-16"))
+        assert refusal(self.LATIN, body=xml("utf-8", "ä").encode("latin-1")) is EditRefusal.BROKEN
+
+    @pytest.mark.parametrize("charset", ["utf-8-sig", "utf-16", "utf-16-be", "utf-32"])
+    @pytest.mark.parametrize("mark", ["\ufeff", ""])
+    def test_that_a_mark_of_the_byte_order_tells_keeps_the_mark(
+        self, charset: str, mark: str
+    ) -> None:
+        marked = "\ufeff" if charset.endswith("be") else ""
+        found = original(f'{marked}{{"a": "é"}}'.encode(charset), fields={"content_type": "x"})
+
+        assert edited(found, text=f'{mark}{{"a": "ä"}}').body == (
+            f'{marked}{{"a": "ä"}}'.encode(charset)
+        )
+
+    @pytest.mark.parametrize("charset", ["utf-16-le", "utf-16-be"])
+    def test_of_json_may_be_utf_16_without_a_mark(self, charset: str) -> None:
+        found = original('{"a": "é"}'.encode(charset), fields={"content_type": "x"})
+
+        assert edited(found, text='{"a": "ä"}').body == '{"a": "ä"}'.encode(charset)
+        assert refusal(found, text='{"a": }') is EditRefusal.BROKEN
+
+    def test_that_the_content_type_names_comes_first(self) -> None:
+        told = {"content_type": "text/xml; charset=utf-8"}
+        found = original(xml("ISO-8859-1", "é").encode(), fields=told)
+
+        changed = xml("ISO-8859-1", "灰")
+
+        assert edited(found, text=changed).body == changed.encode()
 
 
 class TestWhatIsShown:

@@ -20,6 +20,7 @@ from retrier.domain.fields import (
     read_xml_path,
     share_a_queue,
 )
+from retrier.domain.wire import Properties
 from tests.support.dialect_headers import properties
 
 HEADERS: dict[str, object] = {"Shop.OrderId": "4711", "Shop.Total": 12}
@@ -142,7 +143,6 @@ BAD: dict[str, bytes] = {
     "half a surrogate": b'{"id": "\\ud800"}',
     "NUL": b'{"id": "\\u0000"}',
     "a document type": BOMB,
-    "an unknown encoding": b'<?xml version="1.0" encoding="martian"?><id>1</id>',
     "half of XML": b"<id>1",
     "nothing in the element": b"<id/>",
     "5 MB of XML": b"<id>" + b"x" * 5_000_000 + b"</id>",
@@ -166,6 +166,39 @@ class TestABodyThatCannotBeReadYieldsNothing:
 
     def test_but_what_is_deep_elsewhere_is_read(self) -> None:
         assert of_xml("/id/id/@no", DEEP_XML.replace(b"<id><id>", b'<id><id no="7">', 1)) == "7"
+
+
+def in_charset(text: str, charset: str, content_type: str = "text/xml") -> str | None:
+    declared = [field(read_xml_path("/id"), "xml"), field(of_body("/id"), "json")]
+    found = Properties(headers={}, fields={"content_type": content_type})
+    values = read_fields(declared, "orders", found, text.encode(charset))
+    return values.get("xml") or values.get("json")
+
+
+class TestTheCharset:
+    LATIN = '<?xml version="1.0" encoding="ISO-8859-1"?><id>ä</id>'
+
+    def test_is_what_the_content_type_names(self) -> None:
+        told = "text/xml; charset=utf-8"
+
+        assert in_charset(self.LATIN, "utf-8", told) == "ä"
+        assert in_charset('{"id":"ä"}', "latin-1", "application/json; charset=latin-1") == "ä"
+
+    def test_is_else_what_the_xml_declares(self) -> None:
+        assert in_charset(self.LATIN, "latin-1") == "ä"
+        assert in_charset('<?xml version="1.0" encoding="Shift_JIS"?><id>灰</id>', "cp932") == "灰"
+
+    @pytest.mark.parametrize("charset", ["utf-8-sig", "utf-16", "utf-32", "utf-16-le", "utf-16-be"])
+    @pytest.mark.parametrize("text", ["<id>ä</id>", '{"id":"ä"}'])
+    def test_is_else_what_the_first_bytes_say(self, text: str, charset: str) -> None:
+        assert in_charset(text, charset) == "ä"
+
+    @pytest.mark.parametrize("name", ["martian", "utf-16", "rot13"])
+    def test_is_utf_8_where_none_is_told_that_can_be(self, name: str) -> None:
+        assert in_charset(f'<?xml version="1.0" encoding="{name}"?><id>ä</id>', "utf-8") == "ä"
+
+    def test_of_bytes_that_it_does_not_have_yields_nothing(self) -> None:
+        assert in_charset(self.LATIN, "latin-1", "text/xml; charset=ascii") is None
 
 
 class TestAPathIntoXml:

@@ -13,6 +13,7 @@ from retrier.domain.json_texts import (
     TooDeep,
     depth_of,
     read_json,
+    why_no_json,
     write_json,
 )
 
@@ -90,3 +91,36 @@ def test_what_nests_without_end_is_refused() -> None:
 @pytest.mark.parametrize(("value", "depth"), [("a", 1), ([], 2), ({"a": [1, [2]]}, 4)])
 def test_the_depth_of_a_value_is_known(value: object, depth: int) -> None:
     assert depth_of(value) == depth
+
+
+def nested(inside: str, levels: int = 60_000) -> str:
+    return '[{"a":' * levels + inside + "}]" * levels
+
+
+class TestWhatIsJson:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "9" * 5000,
+            f"[{'9' * 5000}]",
+            nested("1"),
+            nested('"\\u00e9 \\\\", "b" : [ ]') + " \n",
+            nested('{}, "b": [1, -2.5e+7, {"c": null}]'),
+        ],
+    )
+    def test_may_be_as_long_or_as_deep_as_it_likes(self, text: str) -> None:
+        assert why_no_json(text) is None
+
+    @pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a":-Infinity}'])
+    def test_has_no_numbers_that_are_none(self, text: str) -> None:
+        assert "is no JSON" in str(why_no_json(text))
+
+    @pytest.mark.parametrize(
+        "inside", ["", "NaN", "01", "1,", '1,"b"', "'x'", "[1 2]", "[1,]", "{1:2}", '"\n"', "]"]
+    )
+    def test_is_found_broken_however_deep(self, inside: str) -> None:
+        assert why_no_json(nested(inside)) is not None
+
+    @pytest.mark.parametrize("end", ["]", ",1", "x", "{"])
+    def test_has_nothing_behind_it(self, end: str) -> None:
+        assert why_no_json(nested("1") + end) is not None

@@ -163,7 +163,15 @@ class TestTheHeaders:
     def test_that_are_too_many_for_a_frame_are_refused(self) -> None:
         found = original(large="x" * 100_000)
 
-        assert reason(found, setting(more="y" * 40_000)) == PatchRefusal.TOO_MANY_HEADERS
+        assert reason(found, setting(more="y" * 40_000)) == PatchRefusal.DOES_NOT_FIT
+
+    @pytest.mark.parametrize(
+        "headers",
+        [{"set": {"retrier.failedqueue": "x"}}, {"remove": ["nservicebus.messageid"]}],
+    )
+    def test_that_describe_the_failure_are_known_in_any_case(self, headers: Any) -> None:
+        with pytest.raises(WrongPatch, match="must not be changed or removed"):
+            read_patch(write_patch({"headers": headers}))
 
 
 class TestAJsonPatch:
@@ -340,6 +348,9 @@ class TestAReplacement:
 
     def test_that_finds_nothing_changes_nothing(self) -> None:
         assert reason(original(), {"body": {"replace": ["zzz", "y"]}}) == PatchRefusal.NOTHING
+
+    def test_makes_no_number_that_json_does_not_have(self) -> None:
+        assert reason(original(), {"body": {"replace": ["7", "NaN"]}}) == PatchRefusal.BROKEN
 
     def test_must_leave_json_what_it_is(self) -> None:
         assert reason(original(), {"body": {"replace": ["}$", ""]}}) == PatchRefusal.BROKEN

@@ -3,7 +3,7 @@
 import pytest
 
 from retrier.domain.fields import FieldCondition
-from retrier.domain.search import By, find_ways
+from retrier.domain.search import By, find_undeclared, find_ways
 from retrier.domain.words import GAP, LONGEST, MOST, MOST_BYTES, Phrase, read_wanted, words_of
 
 NAMES = ("order", "customer")
@@ -49,6 +49,24 @@ class TestATextIsLookedFor:
     @pytest.mark.parametrize("text", ["order=4711", "field.order=4711", ' order="4711" '])
     def test_as_a_condition_on_a_field_that_it_names(self, text: str) -> None:
         assert ways(text) == [(By.FIELD, {"field.order": "4711"})]
+
+    @pytest.mark.parametrize(
+        ("written", "value"),
+        [
+            ('"two words"', "two words"),
+            ('"say ""hi"""', 'say "hi"'),
+            ('7"', '7"'),
+            ('"a"b', '"a"b'),
+        ],
+    )
+    def test_as_the_value_in_marks_or_with_marks(self, written: str, value: str) -> None:
+        assert ways(f"order={written}") == [(By.FIELD, {"field.order": value})]
+
+    def test_as_a_whole_value_with_marks(self) -> None:
+        assert (By.FIELD, {"field.order": 'say "hi"'}) in ways('"say ""hi"""')
+
+    def test_with_the_names_that_no_field_has(self) -> None:
+        assert find_undeclared("order=1 nofield=4711 oder= x=2 x=3", NAMES) == ["nofield", "x"]
 
     def test_as_a_range_of_a_field(self) -> None:
         assert ways("order=10..20") == [(By.FIELD, {"field.order": "10..20"})]

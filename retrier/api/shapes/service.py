@@ -625,6 +625,7 @@ class SearchAnswer(TypedDict):
 
     named: list[NamedThing]
     found: list[WayFound]
+    undeclared: list[str]
     full_text: FullTextState
 
 

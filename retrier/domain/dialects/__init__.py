@@ -128,6 +128,19 @@ def strips(dialect: str, header: str) -> bool:
     return known is not None and is_among(header, known.declared.removes_own)
 
 
+_STRIPPED = (*BROKER_COUNTERS, *OF_WORKERS)
+
+
+@lru_cache(maxsize=4096)
+def strips_in_any_case(dialect: str, header: str) -> bool:
+    """Say the same of what a person sets: a header that differs in case alone is not set either.
+
+    AMQP tells such names apart, and many libraries do not.
+    """
+    removed = (pattern for each in DIALECTS for pattern in each.declared.removes)
+    return strips(dialect, header) or is_among(header, (*_STRIPPED, *removed))
+
+
 @lru_cache(maxsize=4096)
 def varies(header: str) -> bool:
     """Say whether a library changes the header when the message fails again."""

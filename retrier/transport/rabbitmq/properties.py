@@ -397,11 +397,27 @@ _COUNTERS = tuple(bytes([len(name)]) + name.encode() for name in BROKER_COUNTERS
 """The first bytes of an entry whose name is a broker's counter: its length and its name."""
 
 
+USUAL_FRAME = 128 * 1024
+"""Bytes of a frame, unless the address of the broker says another number."""
+ROOM_IN_FRAME = 1024
+"""Bytes of it that are left for what a retry stamps on a message, and for the frame itself."""
+
+
 class AmqpPropertyCodec:
     """Reads and edits the raw properties of AMQP 0-9-1 messages."""
 
     empty = b"\0\0"
     """Flags without any field."""
+
+    def __init__(self, frame_max: int = USUAL_FRAME) -> None:
+        """`frame_max` is the largest frame of the connections that publish, in bytes."""
+        self._largest = frame_max - ROOM_IN_FRAME
+
+    def why_too_large(self, raw: bytes, body: bytes) -> str | None:  # noqa: ARG002 - a body is split
+        """See the seam: all properties have to fit into one frame."""
+        if len(raw) <= self._largest:
+            return None
+        return f"{len(raw):,} bytes of headers and properties: one frame holds {self._largest:,}"
 
     def read(self, raw: bytes) -> Properties:
         """Decode for reading. Raises UnreadableProperties."""

@@ -12,7 +12,7 @@ from retrier.transport.rabbitmq.address import Address, parse_address
 from retrier.transport.rabbitmq.connection import UNREACHABLE, BrokerConnection
 from retrier.transport.rabbitmq.consumer import RabbitMQConsumer
 from retrier.transport.rabbitmq.library import CONNECT_TIMEOUT
-from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import USUAL_FRAME, AmqpPropertyCodec
 from retrier.transport.rabbitmq.publisher import RabbitMQPublisher
 from retrier.transport.rabbitmq.queues import RabbitMQQueues, is_quorum
 from retrier.transport.seam import QueueKind, TrialReport
@@ -227,7 +227,7 @@ class RabbitMQTransport:
     """
 
     capabilities = CAPABILITIES
-    codec: PropertyCodec = AmqpPropertyCodec()
+    codec: PropertyCodec
 
     def __init__(
         self,
@@ -251,6 +251,7 @@ class RabbitMQTransport:
         self._staging_queue_type: QueueKind = staging_queue_type
         self._connection_name = connection_name
         self._heartbeat = addresses[0].heartbeat or heartbeat
+        self.codec = AmqpPropertyCodec(addresses[0].frame_max or USUAL_FRAME)
         self.user: str | None = addresses[0].user
         self.place = str(self._nodes)
 

@@ -61,6 +61,14 @@ class SqsPropertyCodec:
 
     empty = b"{}"
 
+    def why_too_large(self, raw: bytes, body: bytes) -> str | None:
+        """See the seam: body and attributes share one limit. Other refusals of SQS are told, too."""
+        try:
+            make_entry(Outgoing(queue="", raw=raw, body=body), fifo=False)
+        except NotSendable as error:
+            return str(error)
+        return None
+
     def read(self, raw: bytes) -> Properties:
         """Decode for reading. Raises UnreadableProperties.
 

@@ -281,4 +281,4 @@ class TestAnEdit:
         answer = api.http.post(f"/api/edit/{key}", headers=SECOND, json=body).json()
 
         assert answer["edit_ignored"] is True
-        assert answer["edited_by"] == "asked for by token admin-orders (testclient)"
+        assert answer["edited_by"] == "token admin-orders (testclient)"

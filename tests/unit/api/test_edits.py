@@ -86,6 +86,13 @@ class TestOurRoute:
 
         assert "SagaId" in post(api, f"errors/{key}/edit", body, 400)["detail"]
 
+    def test_refuses_what_does_not_fit_into_a_frame(self, api: Api, key: str) -> None:
+        body = {"headers": {"set": {"Shop.New": "x" * 200_000}}}
+
+        refused = post(api, f"errors/{key}/edit", body, 400)
+
+        assert (refused["reason"], "one frame holds" in refused["detail"]) == ("does_not_fit", True)
+
     def test_refuses_an_edit_without_changes(self, api: Api, key: str) -> None:
         assert post(api, f"errors/{key}/edit", {}, 400)["reason"] == "nothing"
 
@@ -121,6 +128,14 @@ class TestOurRoute:
         refused = post(api, f"errors/{key}/edit", {"body": "[]"}, 409)
 
         assert "edited by ada" in refused["detail"]
+
+    def test_twice_by_the_same_person_says_so(self, api: Api, key: str) -> None:
+        ada = {"X-Retrier-User": "ada"}
+        post(api, f"errors/{key}/edit", {"body": "{}"}, **ada)
+
+        refused = post(api, f"errors/{key}/edit", {"body": "[]"}, 409, **ada)
+
+        assert "that is you" in refused["detail"]
 
     def test_twice_under_one_key_is_one_edit(self, api: Api, key: str) -> None:
         asked = [
@@ -161,7 +176,7 @@ class TestServiceControlsRoute:
         found = post(api, f"edit/{key}", of_servicecontrol(api, key), 200)
 
         assert found["edit_ignored"] is True
-        assert "ada" in found["edited_by"]
+        assert found["edited_by"] == "ada (testclient)"
 
     def test_refuses_a_locked_header_that_is_changed(self, api: Api) -> None:
         (key,) = api.receive(failure(headers={"NServiceBus.SagaId": "7"}))

@@ -116,6 +116,9 @@ class TestTheOneQuestion:
     def test_may_be_anything(self, api: Api, text: str) -> None:
         assert search(api, text)["named"] == []
 
+    def test_names_what_is_no_field(self, api: Api) -> None:
+        assert search(api, "order=1 nofield=4711")["undeclared"] == ["nofield"]
+
     def test_tells_how_far_words_are_behind(self, api: Api, three: list[str]) -> None:
         api.receive(failure())
 

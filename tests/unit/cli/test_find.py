@@ -54,6 +54,10 @@ def test_nothing_found_is_told(cli: CommandLine) -> None:
     assert (result.exit_code, "nothing is found" in result.stderr) == (0, True)
 
 
+def test_a_name_that_no_field_has_is_told(cli: CommandLine) -> None:
+    assert "no field is called nofield" in cli.run("find", "nofield=4711").stderr
+
+
 def test_json_has_all_of_it(cli: CommandLine, two: list[str]) -> None:
     found = json.loads(cli.run("find", "4711", "--json").output)
 

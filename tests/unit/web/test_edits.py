@@ -180,7 +180,7 @@ def test_says_who_was_faster(editor: Editor, web: Web, key: str) -> None:
     other.send("send")
 
     assert other.status == 409
-    assert "somebody else was faster" in unescape(other.text)
+    assert "that is you, or somebody" in unescape(other.text)
 
 
 def test_of_what_nobody_knows_is_404(web: Web) -> None:

@@ -91,6 +91,10 @@ def test_a_text_that_nothing_has_is_told(web: Web) -> None:
     assert "search.text.enabled" in html
 
 
+def test_a_name_that_no_field_has_is_told(web: Web) -> None:
+    assert "No field is called nofield" in web.get("/search", q="nofield=4711")
+
+
 def test_two_messages_with_one_sender_id_are_shown(web: Web) -> None:
     ids = web.api.receive(
         failure(message_id="1", endpoint="a"), failure(message_id="1", endpoint="b")
