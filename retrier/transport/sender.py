@@ -140,7 +140,7 @@ def _judge(outcome: Outcome, queue: str) -> SendOutcome:
         case Confirmed():
             return Sent()
         case Returned(reason):
-            return NotTaken(f"the queue {queue} does not exist ({reason})")
+            return NotTaken(f"the queue {queue} does not exist ({reason})", no_queue=True)
         case Refused(reason) | ChannelClosed(reason):
             # The only message of its window: it is the one for which the channel was closed.
             return NotTaken(f"the broker refused it: {reason}")

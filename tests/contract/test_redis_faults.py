@@ -33,12 +33,24 @@ from tests.support.redis_servers import FORGETS, KEEPS, PrivateRedis, private_re
 from tests.support.waiting import wait_until
 
 
+STRAY = b'{"body": "eA==", "properties": {"body_encoding": "base64"}, "headers": "x"}'
+"""An envelope with headers that are none."""
+
+
 class TestWhatOthersLeave(RedisFixtures):
     """What lies in a queue that Retrier did not write."""
 
     @pytest.mark.parametrize(
         "payload",
-        [b"no JSON", b"\xff\x00", b"[1]", b'{"order": 1}', b'{"body": "x", "properties": 5}', b""],
+        [
+            b"no JSON",
+            b"\xff\x00",
+            b"[1]",
+            b'{"order": 1}',
+            b'{"body": "x", "properties": 5}',
+            b"",
+            STRAY,
+        ],
     )
     def test_a_payload_that_kombu_did_not_write_is_a_body_without_properties(
         self, client: Any, consume: Consume, queue: str, payload: bytes
@@ -67,6 +79,39 @@ class TestWhatOthersLeave(RedisFixtures):
             publisher.publish([Outgoing(queue=queue, raw=NO_ENVELOPE, body=b"no JSON")], nothing)
 
         assert client.lrange(queue, 0, -1) == [b"no JSON"]
+
+    @pytest.mark.parametrize("headers", [[], None, {}])
+    def test_headers_that_php_writes_as_an_empty_list_are_none(
+        self, client: Any, transport: RedisTransport, consume: Consume, queue: str, headers: object
+    ) -> None:
+        properties = {"body_encoding": "base64", "delivery_tag": "t"}
+        envelope = {"body": "eA==", "headers": headers, "properties": properties}
+        client.lpush(queue, json.dumps(envelope))
+
+        (delivery,) = receive(consume(queue), 1)
+
+        assert (transport.codec.read(delivery.raw).headers, delivery.body) == ({}, b"x")
+
+    @pytest.mark.parametrize(
+        "headers",
+        [[], "x", {"deep": json.loads(100 * "[" + 100 * "]")}],
+        ids=["php", "text", "deep"],
+    )
+    def test_what_cannot_be_read_or_has_no_headers_goes_back_as_it_came(
+        self, client: Any, transport: RedisTransport, consume: Consume, queue: str, headers: object
+    ) -> None:
+        envelope = {"body": "eA==", "headers": headers, "properties": {"body_encoding": "base64"}}
+        client.lpush(queue, json.dumps(envelope))
+        (delivery,) = receive(consumer := consume(queue), 1)
+        consumer.ack([delivery])
+        back = Outgoing(queue=queue, raw=delivery.raw, body=delivery.body)
+
+        with closing(transport.publisher()) as publisher:
+            assert publisher.publish([back], nothing) == (Confirmed(),)
+
+        (lies_there,) = client.lrange(queue, 0, -1)
+        found = json.loads(lies_there)
+        assert (found["headers"], found["body"]) == (headers, "eA==")
 
     def test_a_header_that_looks_like_a_type_of_kombus_does_no_harm(
         self, client: Any, consume: Consume, queue: str

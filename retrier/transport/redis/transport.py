@@ -17,14 +17,13 @@ from retrier.domain.wire import (
     Refused,
     Returned,
     Unknown,
-    UnreadableProperties,
 )
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.capabilities import MARKER, Capabilities
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.transport import Idling
-from retrier.transport.payloads import NO_ENVELOPE
+from retrier.transport.payloads import why_no_payload
 from retrier.transport.redis import scripts
 from retrier.transport.redis.consumer import RedisConsumer, find_run, take_from_the_gone
 from retrier.transport.redis.line import Address, Line
@@ -227,17 +226,15 @@ def _is_of_the_message(answer: ResponseError) -> bool:
 
 
 def _why_refused(message: Outgoing) -> str | None:
-    """Return why a message cannot be pushed, or could not be read afterwards; else None."""
+    """Return why a message cannot be pushed; else None."""
     try:
         message.queue.encode()
-        if message.raw != NO_ENVELOPE:
-            CODEC.canonical(message.raw)
     except UnicodeEncodeError as error:
         return f"the name of the queue is no text: {error}"
-    except UnreadableProperties as error:
-        return str(error)
     size = len(message.raw) + len(message.body)
-    return f"it has {size:,} bytes, and Redis takes {LARGEST:,}" if size > LARGEST else None
+    if size > LARGEST:
+        return f"it has {size:,} bytes, and Redis takes {LARGEST:,}"
+    return why_no_payload(message.raw)
 
 
 class RedisQueues:
