@@ -32,7 +32,6 @@ from tests.support.receiving import SILENCE, bodies, receive
 from tests.support.redis_servers import FORGETS, KEEPS, PrivateRedis, private_redis
 from tests.support.waiting import wait_until
 
-
 STRAY = b'{"body": "eA==", "properties": {"body_encoding": "base64"}, "headers": "x"}'
 """An envelope with headers that are none."""
 
