@@ -126,7 +126,8 @@ def _check_server_url(url: str) -> str:
     database = urlsplit(url).path.strip("/")
     if scheme.lower() in REDIS and database and not database.isdecimal():
         raise ValueError(
-            "must end with the number of a database of Redis, as in redis://127.0.0.1/0"
+            "must have the number of a database of Redis behind the host, or nothing, which is 0: "
+            "redis://127.0.0.1/0"
         )
     return f"{scheme.lower()}://{rest}"
 

@@ -29,7 +29,8 @@ WRONG_FILES = {
         "another program would ever arrive; embedded:/// needs no server either"
     ),
     "broker: {url: 'redis://127.0.0.1/shop'}": (
-        "broker.url: must end with the number of a database of Redis, as in redis://127.0.0.1/0"
+        "broker.url: must have the number of a database of Redis behind the host, or nothing, which "
+        "is 0: redis://127.0.0.1/0"
     ),
     "broker: {url: ['redis://one', 'redis://two']}": (
         "broker.url: must name one URL only: several are for the nodes of a RabbitMQ cluster; the "
