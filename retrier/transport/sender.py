@@ -127,8 +127,8 @@ class BrokerSendLine:
 
     def _wait(self) -> None:
         if self._seconds() > ANSWER_WITHIN:
-            blocks = self._publisher.awaited.blocked
-            why = "it blocks publishers (alarm)" if blocks else "it does not answer"
+            awaited = self._publisher.awaited
+            why = awaited.why if awaited.blocked else "it does not answer"
             raise Overdue(f"the broker took nothing for {ANSWER_WITHIN:g} s: {why}")
 
     def _seconds(self) -> float:

@@ -398,7 +398,7 @@ class TestAFullServer(RedisFixtures):
     ) -> None:
         client.config_set("maxmemory", 1)
 
-        with pytest.raises(BrokerUnavailable, match="takes no messages: its memory is full"):
+        with pytest.raises(BrokerUnavailable, match="Redis takes no writes: its memory is full"):
             transport.try_out("retrier.staging")
 
     def test_what_it_does_not_take_is_waited_for_and_its_queues_can_be_emptied(
@@ -453,6 +453,13 @@ class TestAFullServer(RedisFixtures):
         client.replicaof("NO", "ONE")
         assert publisher.publish([self.message(queue)], nothing) == (Confirmed(),)
         publisher.close()
+
+    def test_it_is_said_why_no_writes_are_taken(
+        self, transport: RedisTransport, client: Any
+    ) -> None:
+        client.config_set("maxmemory", 1)
+
+        assert find_risks(transport) == ("Redis takes no writes: its memory is full (maxmemory)",)
 
     @pytest.mark.parametrize("what", ["password", "database"])
     def test_who_is_not_let_in_is_told_so(
