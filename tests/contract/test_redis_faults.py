@@ -456,6 +456,22 @@ class TestAFullServer(RedisFixtures):
         assert publisher.publish([self.message(queue)], nothing) == (Confirmed(),)
         publisher.close()
 
+    def test_a_publisher_is_proved_only_when_writes_are_taken(
+        self, transport: RedisTransport, client: Any
+    ) -> None:
+        told: list[str] = []
+        publisher = transport.publisher()
+        client.config_set("maxmemory", 1)
+
+        def make_room() -> None:
+            told.append(publisher.awaited.why)
+            client.config_set("maxmemory", 0)
+
+        assert publisher.publish((), make_room) == ()
+        assert told == ["Redis takes no writes: its memory is full (maxmemory)"]
+        assert client.keys("*") == []
+        publisher.close()
+
     def test_it_is_said_why_no_writes_are_taken(
         self, transport: RedisTransport, client: Any
     ) -> None:

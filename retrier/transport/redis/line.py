@@ -368,8 +368,8 @@ def _describe(error: BaseException) -> str:
     # The library shows its own objects, one for each sentinel that it could not ask.
     text = str(error)
     name = text.removeprefix("No master found for ").partition(" : ")[0]
-    unasked = text.count(" - ")
-    silent = f"; {unasked} of them could not be reached" if unasked else ""
+    missed = text.count(" - ")
+    silent = f"; {missed} of them could not be reached" if missed else ""
     return f"the sentinels name no server {name} that is up (master_name){silent}"
 
 

@@ -86,8 +86,13 @@ class RedisPublisher:
         waiting: Callable[[], None],
         while_in_flight: WhileInFlight = nothing_else,
     ) -> tuple[Outcome, ...]:
-        """Push all. See the seam. After a lost connection what has no answer is Unknown."""
+        """Push all. See the seam. After a lost connection what has no answer is Unknown.
+
+        An empty window waits until the server takes writes.
+        """
         window = list(messages)
+        if not window:
+            self._prove(waiting)
         self._missing.clear()
         problems = {place: why for place, each in enumerate(window) if (why := _why_refused(each))}
         outcomes: dict[int, Outcome] = {place: Refused(why) for place, why in problems.items()}
@@ -106,6 +111,28 @@ class RedisPublisher:
         line, self._line = self._line, None
         if line is not None:
             line.close()
+
+    def _prove(self, waiting: Callable[[], None]) -> None:
+        line = self._line = self._line or Line(self._address)
+        idling = Idling(BETWEEN_TRIES)
+        try:
+            while why := self._find_block(line):
+                self._blocked_by = why
+                waiting()
+                idling.wait(None)
+        except BrokerUnavailable:
+            self._line = None
+            raise
+        finally:
+            self._blocked_by = ""
+
+    def _find_block(self, line: Line) -> str | None:
+        """Return why the server takes no writes; None if it does. Raises BrokerUnavailable."""
+        try:
+            line.client.eval(scripts.PROVE, 1, line.key("probe", uuid4().hex))
+        except (RedisError, OSError) as error:
+            return _why_blocked(error) or line.fail(error)
+        return None
 
     def _push_all(
         self,
