@@ -160,7 +160,12 @@ MOST_TRIED = 1000
 _GONE = "It is no failed import any more: there is nothing left to do here."
 _BLANK = "The body must contain `to`, the name of a queue."
 _ANOTHER = "Name another queue."
-_MAKE_ROOM = "Make the queue, or make room in it, and send it again; or name another queue."
+_MAKE_QUEUE = "Make the queue and send it again, or name another queue."
+_REFUSED = (
+    "If it is the queue that was refused, make room in it and send it again, or name another one. If "
+    "it is the message, no queue of this broker takes it: get its bytes, send them in another way, "
+    "and delete the import."
+)
 _LOOK_FIRST = (
     "It is in doubt now. Look whether it arrived on that queue: if it did, delete the import; if "
     "it did not, send it once more with `again`."
@@ -350,8 +355,9 @@ def _outcome(sent: SendOutcome, to: str) -> Answer[shapes.SentImport] | Refusal:
     match sent:
         case Sent():
             return accepted({"sent_to": to})
-        case NotTaken(reason):
-            return problem(409, f"It was not sent and is kept: {reason}.", advice=_MAKE_ROOM)
+        case NotTaken(reason, no_queue):
+            advice = _MAKE_QUEUE if no_queue else _REFUSED
+            return problem(409, f"It was not sent and is kept: {reason}.", advice=advice)
         case NotTried(reason):
             return later(problem(503, f"It was not sent and is kept: {reason}."))
         case Doubtful(reason):

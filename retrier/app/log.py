@@ -191,6 +191,7 @@ LINES: Mapping[str, Wording] = {
     "service.places": _info("Broker: {broker}; database: {database}"),
     "service.promises": _info("These promises hold with {broker}: {promises}"),
     "service.promises_not_kept": _warning("These promises do not hold with {broker}: {promises}"),
+    "service.broker_warned": _warning("The broker: {warning}"),
     "service.started": _info("Retrier is up"),
     "service.part_failed": _error("Unexpected error: {part} has stopped working"),
     "service.stopping": _info("Retrier is stopping: {reason}"),

@@ -24,6 +24,7 @@ from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError, ServiceUn
 from retrier.events.event import Emit
 from retrier.events.processor import ApprovalLapsed
 from retrier.events.service import (
+    BrokerWarned,
     ChunkPresumed,
     RetriesPresumed,
     SessionsEnded,
@@ -236,6 +237,7 @@ class Ticks:
         self._listening = listening
         self._looked_at = -_REQUESTS_HEARD
         self._board = board
+        self._warned: frozenset[str] = frozenset()
         self._counts = counts
         self.backlogs = Backlogs(parts.clock)
         self._second_look = SecondLook(parts.settings.retention.second_look)
@@ -372,6 +374,9 @@ class Ticks:
             f"{name}: {none[name] if depth is None else f'{depth} ready'}"
             for name, depth in depths.items()
         )
+        for each in sorted(set(risks) - self._warned):
+            self._parts.emit(BrokerWarned(warning=each))
+        self._warned = frozenset(risks)
         told = "; ".join(["reached", shown, *(f"warning: {each}" for each in risks)])
         self._board.put("broker", ready=True, reason=told)
 

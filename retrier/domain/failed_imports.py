@@ -127,9 +127,13 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class NotTaken:
-    """The broker answered, and did not take it: it is nowhere but here."""
+    """The broker answered, and did not take it: it is nowhere but here.
+
+    `no_queue`: because there is no such queue.
+    """
 
     reason: str
+    no_queue: bool = False
 
 
 @dataclass(frozen=True, slots=True)

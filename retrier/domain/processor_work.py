@@ -166,7 +166,9 @@ class ForConfirms:
 
 @dataclass(frozen=True, slots=True)
 class ForAlarm:
-    """The broker accepts no messages from publishers until its alarm is over."""
+    """The broker accepts no messages from publishers until its alarm is over; `why` in words."""
+
+    why: str = "the broker blocks publishers (alarm)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +235,8 @@ def _describe(cause: Cause) -> str:
             return "waits for the broker to answer"
         case ForConfirms(queues):
             return f"waits for the broker to confirm what was sent to {_name(queues)}"
-        case ForAlarm():
-            return "the broker blocks publishers (alarm)"
+        case ForAlarm(why):
+            return why
         case ForCopies():
             return "copies vanish from the staging queue"
         case _ as never:

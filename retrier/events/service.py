@@ -140,6 +140,14 @@ class PromisesNotKept(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerWarned(Event):
+    """Why the broker may lose messages, or takes none, in words; once until it is over."""
+
+    name = "service.broker_warned"
+    warning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStarted(Event):
     """All parts are started."""
 

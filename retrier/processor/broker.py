@@ -81,7 +81,7 @@ class Progress:
     def awaits(self, awaited: Unsettled) -> None:
         """Note what a publisher waits for: the end of an alarm, confirms, or the broker itself."""
         if awaited.blocked:
-            self._note(wait=ForAlarm())
+            self._note(wait=ForAlarm(awaited.why))
         else:
             queues = awaited.queues
             self._note(wait=ForConfirms(queues) if queues else ForBroker())

@@ -1,11 +1,18 @@
 """The settings of the broker: its URL, and what goes with which kind of broker."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 from retrier.domain.parameters import nearest
 from retrier.settings.fields import KeyPath, check_host_and_port, parse_duration
@@ -44,11 +51,20 @@ _OF_REDIS = (
     "socket_timeout",
 )
 """Kombu's transport options that have a meaning here. Others are about Kombu's own way to consume."""
+_KOMBUS_SEP = "\x06\x16"
+_KOMBUS_STEPS = (0, 3, 6, 9)
+_KOMBUS_KEYS = ("unacked", "unacked_index", "unacked_mutex")
+_KEYS_BEGIN = ("_kombu.", "_retrier:")
+"""Keys beside the queues in a database of Redis: Kombu's, and ours."""
 WAIT = "wait_time_seconds"
 _OF_SQS = (VISIBILITY, WAIT, "endpoint_url", "profile_name", "role_arn")
 _LONGEST_VISIBILITY, _LONGEST_WAIT = 12 * 3600, 20
 """Seconds: SQS allows no more."""
 _USUAL_LEASE = "15s"
+_LONGEST_KEPT = 366 * 86_400
+_LONGEST_ANSWER = 86_400
+_LEAST_CONNECTIONS = 3
+"""A consumer has one, its lease is renewed on another one, and queues are declared on a third."""
 
 
 def _check_broker_url(url: str) -> str:
@@ -110,7 +126,8 @@ def _check_server_url(url: str) -> str:
     database = urlsplit(url).path.strip("/")
     if scheme.lower() in REDIS and database and not database.isdecimal():
         raise ValueError(
-            "must end with the number of a database of Redis, as in redis://127.0.0.1/0"
+            "must have the number of a database of Redis behind the host, or nothing, which is 0: "
+            "redis://127.0.0.1/0"
         )
     return f"{scheme.lower()}://{rest}"
 
@@ -176,6 +193,111 @@ BrokerUrls = Annotated[
 KombuOptions = Annotated[dict[str, object], Field(repr=False)]
 """Kombu's transport options, by Kombu's names: the same that Celery has as `broker_transport_options`."""
 
+
+def _must_be(
+    what: str, is_right: Callable[[Any], bool], *, optional: bool = False
+) -> BeforeValidator:
+    """Accept what is right, as it is: Kombu gets it so. `optional`: null stands for Kombu's own."""
+
+    def check(value: object) -> object:
+        if not (optional and value is None) and not is_right(value):
+            raise ValueError(f"must be {what}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _is_time(value: object) -> bool:
+    # Infinite and "not a number" are numbers in YAML, too.
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value <= _LONGEST_ANSWER  # type: ignore[operator]
+
+
+def _are_steps(value: object) -> bool:
+    if not isinstance(value, list | tuple) or not all(_is_whole(each, 0) for each in value):
+        return False
+    return bool(value) and list(value) == sorted(set(value))
+
+
+_SENTINEL_NAMES = (
+    "username",
+    "password",
+    "socket_timeout",
+    "socket_connect_timeout",
+    "socket_keepalive",
+    "client_name",
+    "ssl",
+    "ssl_ca_certs",
+    "ssl_certfile",
+    "ssl_keyfile",
+    "ssl_cert_reqs",
+    "ssl_check_hostname",
+)
+
+
+def _are_of_sentinels(value: object) -> bool:
+    return isinstance(value, dict) and all(each in _SENTINEL_NAMES for each in value)
+
+
+_Seconds = Annotated[
+    Any,
+    _must_be(f"a number of seconds above 0, {_LONGEST_ANSWER:,} at most", _is_time, optional=True),
+]
+_CLIENT_NAME = re.compile(r"[!-~]*")
+
+
+class RedisOptions(BaseModel):
+    """The transport options of Redis: what Kombu would fail of is refused here."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    master_name: Annotated[
+        Any, _must_be("a name", lambda value: isinstance(value, str), optional=True)
+    ] = None
+    client_name: Annotated[
+        Any,
+        _must_be(
+            "a name of letters, digits and signs without a space",
+            lambda value: isinstance(value, str) and _CLIENT_NAME.fullmatch(value) is not None,
+            optional=True,
+        ),
+    ] = None
+    global_keyprefix: Annotated[Any, _must_be("a text", lambda value: isinstance(value, str))] = ""
+    health_check_interval: Annotated[
+        Any, _must_be("a whole number of seconds, 0 or more", lambda value: _is_whole(value, 0))
+    ] = 0
+    max_connections: Annotated[
+        Any,
+        _must_be(
+            f"a whole number, at least {_LEAST_CONNECTIONS}",
+            lambda value: _is_whole(value, _LEAST_CONNECTIONS),
+        ),
+    ] = _LEAST_CONNECTIONS
+    min_other_sentinels: Annotated[
+        Any, _must_be("a whole number, 0 or more", lambda value: _is_whole(value, 0))
+    ] = 0
+    priority_steps: Annotated[
+        Any, _must_be("a list of whole numbers that rise, as in [0, 3, 6, 9]", _are_steps)
+    ] = _KOMBUS_STEPS
+    sentinel_kwargs: Annotated[
+        Any,
+        _must_be(f"a mapping with {', '.join(_SENTINEL_NAMES)}", _are_of_sentinels, optional=True),
+    ] = None
+    sep: Annotated[
+        Any,
+        _must_be("a text that is not empty", lambda value: isinstance(value, str) and bool(value)),
+    ] = _KOMBUS_SEP
+    socket_connect_timeout: _Seconds = None
+    socket_keepalive: Annotated[
+        Any, _must_be("true or false", lambda value: isinstance(value, bool), optional=True)
+    ] = None
+    socket_timeout: _Seconds = None
+
+
 Clash = tuple[KeyPath, str]
 
 
@@ -221,8 +343,7 @@ def _find_sqs_clashes(
         if isinstance(given, bool) or not str(given).isdecimal() or int(str(given)) > most:
             why_not = f"must be whole seconds, {most:,} at most"
             yield ("broker", "transport_options", name), why_not
-            return
-    if VISIBILITY in options:
+    if str(options.get(VISIBILITY)).isdecimal():
         yield from _find_short_visibility(tree, options[VISIBILITY])
 
 
@@ -246,11 +367,42 @@ def _find_redis_clashes(
         hint = "" if near is None else f" (perhaps {near} is meant)"
         why_not = f"has no meaning with Redis{hint}; known are {', '.join(_OF_REDIS)}"
         yield ("broker", "transport_options", name), why_not
+    known = {name: given for name, given in options.items() if name in _OF_REDIS}
+    try:
+        RedisOptions.model_validate(known)
+    except ValidationError as error:
+        for each in error.errors():
+            place = ("broker", "transport_options", str(each["loc"][0]))
+            yield place, str(each.get("ctx", {}).get("error", each["msg"]))
     if scheme == "sentinel" and not options.get(MASTER):
         why_not = "must name the server that the sentinels watch: {master_name: NAME}"
         yield ("broker", "transport_options"), why_not
     if VISIBILITY in options:
         yield from _find_short_visibility(tree, options[VISIBILITY])
+
+
+def find_taken_name(name: str, others: Collection[str], tree: Mapping[str, object]) -> str | None:
+    """Return why a queue of this name would be something else in Redis; None if it is only a queue.
+
+    `others` are names of queues. Reads values that are not checked yet.
+    """
+    options: Mapping[object, object] = {}
+    match tree:
+        case {"broker": {"url": str(url) | [str(url)], **broker}} if find_scheme(url) in REDIS:
+            given = broker.get("transport_options")
+            options = given if isinstance(given, dict) else {}
+        case _:
+            return None
+    if name in _KOMBUS_KEYS or name.startswith(_KEYS_BEGIN):
+        return f"{name} is a key in which Kombu or Retrier keeps something else in Redis"
+    separator, steps = options.get("sep", _KOMBUS_SEP), options.get("priority_steps", _KOMBUS_STEPS)
+    if not isinstance(separator, str) or not separator or not isinstance(steps, list | tuple):
+        return None  # reported as wrong options
+    queue, _, step = name.rpartition(separator)
+    is_list = step in map(str, steps) and (queue in others or (queue and separator == _KOMBUS_SEP))
+    return (
+        f"{name} is the list of priority {step} of the queue {queue} in Redis" if is_list else None
+    )
 
 
 def _find_short_visibility(tree: Mapping[str, object], given: object) -> Iterator[Clash]:
@@ -260,7 +412,7 @@ def _find_short_visibility(tree: Mapping[str, object], given: object) -> Iterato
         seconds = float(given) if isinstance(given, int | float | str) else 0.0
     except ValueError:
         seconds = 0.0
-    if seconds <= 0 or isinstance(given, bool):
+    if not 0 < seconds <= _LONGEST_KEPT or isinstance(given, bool):
         yield place, "must be a number of seconds"
         return
     match tree:

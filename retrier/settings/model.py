@@ -14,7 +14,13 @@ from retrier.domain.breakers import BreakerRules
 from retrier.domain.retention import RetentionTimes
 from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.settings.access import AccessSection, find_access_clashes
-from retrier.settings.brokers import SECURE, BrokerUrls, KombuOptions, find_broker_clashes
+from retrier.settings.brokers import (
+    SECURE,
+    BrokerUrls,
+    KombuOptions,
+    find_broker_clashes,
+    find_taken_name,
+)
 from retrier.settings.dialects import DialectSection, find_dialect_clashes
 from retrier.settings.fields import (
     AllowedHost,
@@ -205,6 +211,7 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
     queues = _list_queues(tree)
     names = [each.get("queue") for each in queues]
     staging = staging_queue(str(instance))
+    yield from _find_taken_names(tree, staging)
     for index, each in enumerate(queues):
         place = ("ingestion", "error_queues", index)
         name, destination = each.get("queue"), each.get("destination")
@@ -232,6 +239,28 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
             yield ("access", "audit", "head_to"), f"{kept} is a queue that Retrier itself empties"
         case _:
             pass
+
+
+def _find_taken_names(tree: Mapping[str, object], staging: str) -> Iterator[Clash]:
+    """Find queues that have the name of something else in the broker, with the place of each."""
+    named: list[Clash] = [(("instance",), staging)]
+    for index, each in enumerate(_list_queues(tree)):
+        place = ("ingestion", "error_queues", index)
+        mapped = each.get("destinations")
+        named.append((place, str(each.get("queue"))))
+        named.append(((*place, "destination"), str(each.get("destination") or "")))
+        for key, target in mapped.items() if isinstance(mapped, dict) else ():
+            named.append(((*place, "destinations", str(key)), str(target)))
+    match tree:
+        case {"ingestion": {"forward_to": str(log)}}:
+            named.append((("ingestion", "forward_to"), log))
+        case _:
+            pass
+    everything = frozenset(name for _, name in named if name)
+    for where, name in named:
+        why_not = find_taken_name(name, everything, tree)
+        if why_not is not None:
+            yield where, why_not
 
 
 def name_own_queues(tree: Mapping[str, object], instance: object) -> frozenset[str]:

@@ -49,6 +49,22 @@ def make_payload(message: Outgoing, tag: str) -> bytes:
     return json.dumps({**envelope, "body": body, "properties": properties}).encode()
 
 
+def why_no_payload(raw: bytes) -> str | None:
+    """Return why no payload can be made with these raw properties; None if one can.
+
+    They need not be readable: what nobody can read goes back as it came, too.
+    """
+    if raw == NO_ENVELOPE:
+        return None
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        return f"the envelope is not JSON: {error}"
+    if not isinstance(found, dict) or not isinstance(found.get("properties") or {}, dict):
+        return "the envelope and its properties are not JSON objects"
+    return None
+
+
 def priority_of(message: Outgoing) -> int:
     """Return the priority of a message, which is 0 where it has none that Kombu could use."""
     if message.raw == NO_ENVELOPE:
@@ -107,11 +123,13 @@ def _load(payload: bytes) -> dict[str, Any] | None:
         found = json.loads(payload)
     except (ValueError, RecursionError):
         return None
+    # Headers as PHP writes none are a list. With others Kombu could not have written it.
     is_envelope = (
         isinstance(found, dict)
         and isinstance(found.get("body"), str | None)
         and "body" in found
         and isinstance(found.get("properties"), dict)
+        and (found.get("headers") == [] or isinstance(found.get("headers"), dict | None))
     )
     return found if is_envelope else None
 

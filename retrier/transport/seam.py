@@ -25,11 +25,13 @@ QueueKind = Literal["quorum", "classic"]
 class Unsettled:
     """What a publisher waits for: the queues of the messages the broker has not settled yet.
 
-    `blocked` says that the broker has reported an alarm, during which it takes no publishes.
+    `blocked` says that the broker has reported an alarm, during which it takes no publishes; `why`
+    says so in words where the broker has others for it.
     """
 
     queues: frozenset[str] = frozenset()
     blocked: bool = False
+    why: str = "the broker blocks publishers (alarm)"
 
 
 USUAL_DELIVERY_LIMIT = 20

@@ -127,8 +127,8 @@ class BrokerSendLine:
 
     def _wait(self) -> None:
         if self._seconds() > ANSWER_WITHIN:
-            blocks = self._publisher.awaited.blocked
-            why = "it blocks publishers (alarm)" if blocks else "it does not answer"
+            awaited = self._publisher.awaited
+            why = awaited.why if awaited.blocked else "it does not answer"
             raise Overdue(f"the broker took nothing for {ANSWER_WITHIN:g} s: {why}")
 
     def _seconds(self) -> float:
@@ -140,7 +140,7 @@ def _judge(outcome: Outcome, queue: str) -> SendOutcome:
         case Confirmed():
             return Sent()
         case Returned(reason):
-            return NotTaken(f"the queue {queue} does not exist ({reason})")
+            return NotTaken(f"the queue {queue} does not exist ({reason})", no_queue=True)
         case Refused(reason) | ChannelClosed(reason):
             # The only message of its window: it is the one for which the channel was closed.
             return NotTaken(f"the broker refused it: {reason}")

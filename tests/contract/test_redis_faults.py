@@ -1,6 +1,7 @@
 """Redis that forgets, is full, is misused, or does not let us in."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from subprocess import PIPE
 from threading import Thread
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from retrier.errors import AccessRefused, BrokerUnavailable
 from retrier.settings import Broker, Database, Settings
 from retrier.transport.payloads import NO_ENVELOPE
 from retrier.transport.redis import RedisTransport
-from retrier.transport.redis.line import Address
+from retrier.transport.redis.line import ANSWER_TIMEOUT, Address
 from retrier.transport.seam import Queues
 from retrier.transport.transports import Tls
 from tests.contract.redis_fixtures import RedisFixtures, make_transport
@@ -32,13 +34,24 @@ from tests.support.receiving import SILENCE, bodies, receive
 from tests.support.redis_servers import FORGETS, KEEPS, PrivateRedis, private_redis
 from tests.support.waiting import wait_until
 
+STRAY = b'{"body": "eA==", "properties": {"body_encoding": "base64"}, "headers": "x"}'
+"""An envelope with headers that are none."""
+
 
 class TestWhatOthersLeave(RedisFixtures):
     """What lies in a queue that Retrier did not write."""
 
     @pytest.mark.parametrize(
         "payload",
-        [b"no JSON", b"\xff\x00", b"[1]", b'{"order": 1}', b'{"body": "x", "properties": 5}', b""],
+        [
+            b"no JSON",
+            b"\xff\x00",
+            b"[1]",
+            b'{"order": 1}',
+            b'{"body": "x", "properties": 5}',
+            b"",
+            STRAY,
+        ],
     )
     def test_a_payload_that_kombu_did_not_write_is_a_body_without_properties(
         self, client: Any, consume: Consume, queue: str, payload: bytes
@@ -67,6 +80,39 @@ class TestWhatOthersLeave(RedisFixtures):
             publisher.publish([Outgoing(queue=queue, raw=NO_ENVELOPE, body=b"no JSON")], nothing)
 
         assert client.lrange(queue, 0, -1) == [b"no JSON"]
+
+    @pytest.mark.parametrize("headers", [[], None, {}])
+    def test_headers_that_php_writes_as_an_empty_list_are_none(
+        self, client: Any, transport: RedisTransport, consume: Consume, queue: str, headers: object
+    ) -> None:
+        properties = {"body_encoding": "base64", "delivery_tag": "t"}
+        envelope = {"body": "eA==", "headers": headers, "properties": properties}
+        client.lpush(queue, json.dumps(envelope))
+
+        (delivery,) = receive(consume(queue), 1)
+
+        assert (transport.codec.read(delivery.raw).headers, delivery.body) == ({}, b"x")
+
+    @pytest.mark.parametrize(
+        "headers",
+        [[], "x", {"deep": json.loads(100 * "[" + 100 * "]")}],
+        ids=["php", "text", "deep"],
+    )
+    def test_what_cannot_be_read_or_has_no_headers_goes_back_as_it_came(
+        self, client: Any, transport: RedisTransport, consume: Consume, queue: str, headers: object
+    ) -> None:
+        envelope = {"body": "eA==", "headers": headers, "properties": {"body_encoding": "base64"}}
+        client.lpush(queue, json.dumps(envelope))
+        (delivery,) = receive(consumer := consume(queue), 1)
+        consumer.ack([delivery])
+        back = Outgoing(queue=queue, raw=delivery.raw, body=delivery.body)
+
+        with closing(transport.publisher()) as publisher:
+            assert publisher.publish([back], nothing) == (Confirmed(),)
+
+        (lies_there,) = client.lrange(queue, 0, -1)
+        found = json.loads(lies_there)
+        assert (found["headers"], found["body"]) == (headers, "eA==")
 
     def test_a_header_that_looks_like_a_type_of_kombus_does_no_harm(
         self, client: Any, consume: Consume, queue: str
@@ -354,7 +400,7 @@ class TestAFullServer(RedisFixtures):
     ) -> None:
         client.config_set("maxmemory", 1)
 
-        with pytest.raises(BrokerUnavailable, match="takes no messages: its memory is full"):
+        with pytest.raises(BrokerUnavailable, match="Redis takes no writes: its memory is full"):
             transport.try_out("retrier.staging")
 
     def test_what_it_does_not_take_is_waited_for_and_its_queues_can_be_emptied(
@@ -410,6 +456,29 @@ class TestAFullServer(RedisFixtures):
         assert publisher.publish([self.message(queue)], nothing) == (Confirmed(),)
         publisher.close()
 
+    def test_a_publisher_is_proved_only_when_writes_are_taken(
+        self, transport: RedisTransport, client: Any
+    ) -> None:
+        told: list[str] = []
+        publisher = transport.publisher()
+        client.config_set("maxmemory", 1)
+
+        def make_room() -> None:
+            told.append(publisher.awaited.why)
+            client.config_set("maxmemory", 0)
+
+        assert publisher.publish((), make_room) == ()
+        assert told == ["Redis takes no writes: its memory is full (maxmemory)"]
+        assert client.keys("*") == []
+        publisher.close()
+
+    def test_it_is_said_why_no_writes_are_taken(
+        self, transport: RedisTransport, client: Any
+    ) -> None:
+        client.config_set("maxmemory", 1)
+
+        assert find_risks(transport) == ("Redis takes no writes: its memory is full (maxmemory)",)
+
     @pytest.mark.parametrize("what", ["password", "database"])
     def test_who_is_not_let_in_is_told_so(
         self, server: PrivateRedis, client: Any, what: str
@@ -437,6 +506,115 @@ class TestAFullServer(RedisFixtures):
         with pytest.raises(BrokerUnavailable):
             transport.publisher()
         server.start()  # for what is cleaned up
+
+
+def test_a_server_without_tls_is_given_up_in_the_time_for_a_connection(
+    forgetful: PrivateRedis,
+) -> None:
+    url = forgetful.url.replace("redis://", "rediss://")
+    transport = RedisTransport(Address(url=url, options={"socket_connect_timeout": 0.2}))
+    began = monotonic()
+
+    with pytest.raises(BrokerUnavailable, match=r"within 0.2 s: the server may not speak TLS"):
+        transport.queues()
+
+    assert monotonic() - began < ANSWER_TIMEOUT
+
+
+def test_a_name_that_the_sentinels_do_not_know_is_told_in_a_sentence() -> None:
+    one, two = find_free_ports(2)
+    url = f"sentinel://127.0.0.1:{one}/0;sentinel://127.0.0.1:{two}/0"
+    options = {"master_name": "shop", "sentinel_kwargs": {"socket_timeout": 1}}
+
+    with pytest.raises(BrokerUnavailable) as told:
+        RedisTransport(Address(url=url, options=options)).queues()
+
+    assert str(told.value).endswith(
+        ": the sentinels name no server 'shop' that is up (master_name); 2 of them could not be reached"
+    )
+
+
+RIGHTS = re.findall(
+    r"ACL SETUSER retrier on >PASSWORD ~\* (.*)", (ROOT / "docs/transports.md").read_text()
+)
+"""The rights that the page names: one line."""
+
+
+class TestRights(RedisFixtures):
+    """A user of an ACL."""
+
+    @pytest.fixture
+    def server(self, tmp_path: Path) -> Iterator[PrivateRedis]:
+        with private_redis(tmp_path / "redis", *KEEPS) as server:
+            yield server
+
+    @pytest.fixture
+    def admin(self, server: PrivateRedis) -> Iterator[Any]:
+        with closing(server.client()) as client:
+            yield client
+
+    @pytest.fixture
+    def url(self, server: PrivateRedis, admin: Any) -> str:
+        self.allow(admin, *RIGHTS[0].split())
+        return server.url.replace("//", "//retrier:secret@")
+
+    def allow(self, admin: Any, *rights: str) -> None:
+        admin.execute_command("ACL", "SETUSER", "retrier", "reset", "on", ">secret", "~*", *rights)
+
+    def use(self, transport: RedisTransport) -> None:
+        """Do all that a service does: look, take, give back, what a gone one had too, and send."""
+        assert transport.try_out("own.staging").problems == ()
+        with closing(transport.queues()) as queues, closing(transport.publisher()) as publisher:
+            queues.declare_error_queue("error")
+            queues.declare_staging_queue("own.staging")
+            for queue in ("error", "own.staging"):
+                assert publisher.publish([self.message(queue)], nothing) == (Confirmed(),)
+                gone = transport.consumer(queue, 1)
+                receive(gone, 1)
+                gone._line.close()  # noqa: SLF001 - as a killed process leaves it
+                with closing(transport.consumer(queue, 1)) as consumer:
+                    consumer.put_back(receive(consumer, 1))
+                    consumer.ack(receive(consumer, 1))
+            assert isinstance(publisher.publish([self.message("no")], nothing)[0], Returned)
+            queues.purge("error")
+            queues.delete("error")
+
+    def test_those_of_the_page_are_enough(
+        self, url: str, transport: RedisTransport, admin: Any
+    ) -> None:
+        # Known to the server: the client library tells about itself, and does without.
+        named = RedisTransport(Address(url=url, options={"client_name": "me"}))
+
+        self.use(named)
+
+        assert {each["object"] for each in admin.acl_log()} <= {"client|setinfo"}
+        assert find_risks(transport) == ()
+
+    def test_the_check_is_content_with_them(self, url: str, tmp_path: Path) -> None:
+        settings = Settings(broker=Broker(url=(url,)), database=Database(url=sqlite_url(tmp_path)))
+
+        texts = [each.text for each in check(settings) if each.name == "broker"]
+
+        assert not any("warning" in text or "permission" in text for text in texts)
+
+    @pytest.mark.parametrize("missing", ["time", "exists", "del", "ping", "scan", "eval"])
+    def test_one_that_is_missing_is_named(
+        self, transport: RedisTransport, admin: Any, missing: str
+    ) -> None:
+        self.allow(admin, *RIGHTS[0].split(), f"-{missing}", "+acl|log")
+
+        with pytest.raises(AccessRefused, match=rf"{missing}.*see Rights in docs") as told:
+            self.use(transport)
+
+        assert "secret" not in str(told.value)
+
+    def test_without_the_log_of_the_acl_the_page_is_named(
+        self, transport: RedisTransport, admin: Any
+    ) -> None:
+        self.allow(admin, *RIGHTS[0].split(), "-time")
+
+        with pytest.raises(AccessRefused, match=r"see Rights in docs/transports\.md"):
+            self.use(transport)
 
 
 def run_program(program: str) -> str:

@@ -1,5 +1,6 @@
 """Redis that forgets, and what lies in its lists; and a broker that only Kombu knows."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.contract.redis_fixtures import bind
 from tests.support.databases import sqlite_url
 from tests.support.embedded_shop import EmbeddedShop
 from tests.support.forked_service import ForkingHost
+from tests.support.project import ROOT
 from tests.support.redis_servers import FORGETS, PrivateRedis, private_redis
 from tests.support.redis_shop import opened_redis_shop
 from tests.support.service import Host, hosted
@@ -95,6 +97,46 @@ def test_a_payload_that_kombu_did_not_write_is_kept_and_goes_back_as_it_came(
         assert answer.is_success, answer.text
         assert client.lrange("shelf", 0, -1) == [b"no \xff JSON"]
         assert client.llen("error") == 0
+
+
+def test_a_user_with_the_rights_of_the_page_takes_and_retries(
+    server: PrivateRedis, tmp_path: Path
+) -> None:
+    # Given a user who may do what the page says, and nothing else
+    page = (ROOT / "docs" / "transports.md").read_text()
+    (rights,) = re.findall(r"ACL SETUSER retrier on >PASSWORD (.*)", page)
+    with closing(server.client()) as client:
+        client.execute_command("ACL SETUSER", "retrier", "on", ">secret", *rights.split())
+    url = server.url.replace("//", "//retrier:secret@")
+    with (
+        opened_host(tmp_path, {"url": url}) as host,
+        opened_redis_shop(server.url, lambda queue: queue, "nothing") as shop,
+    ):
+        failed = shop.fail(COUNT)
+        bind(server.url, "orders")
+
+        # When what failed is retried, then all of it arrives
+        service = host.start_ready()
+        with service.http as http:
+            wait_for_failures(http, COUNT)
+            http.post("/api/errors/retry/all")
+            sent = shop.take("orders", COUNT)
+        assert sorted(each.properties.message_id for each in sent) == sorted(failed)
+
+
+def test_a_server_without_memory_is_told_by_health_and_log(
+    server: PrivateRedis, tmp_path: Path
+) -> None:
+    full = "Redis takes no writes: its memory is full (maxmemory)"
+    with opened_host(tmp_path, {"url": server.url}) as host, closing(server.client()) as client:
+        service = host.start_ready()
+        client.config_set("maxmemory", 1)
+
+        with service.http as http:
+            wait_until(lambda: full in http.get("/health/ready").text, DEADLINE, "health says so")
+
+        warned = [each["warning"] for each in service.find("service.broker_warned")]
+        assert warned.count(full) == 1
 
 
 def test_a_broker_that_only_kombu_knows_is_used_with_a_warning(tmp_path: Path) -> None:

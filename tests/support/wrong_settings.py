@@ -29,7 +29,8 @@ WRONG_FILES = {
         "another program would ever arrive; embedded:/// needs no server either"
     ),
     "broker: {url: 'redis://127.0.0.1/shop'}": (
-        "broker.url: must end with the number of a database of Redis, as in redis://127.0.0.1/0"
+        "broker.url: must have the number of a database of Redis behind the host, or nothing, which "
+        "is 0: redis://127.0.0.1/0"
     ),
     "broker: {url: ['redis://one', 'redis://two']}": (
         "broker.url: must name one URL only: several are for the nodes of a RabbitMQ cluster; the "
@@ -63,6 +64,69 @@ WRONG_FILES = {
     ),
     "broker: {url: 'redis://127.0.0.1', transport_options: {visibility_timeout: soon}}": (
         "broker.transport_options.visibility_timeout: must be a number of seconds"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {visibility_timeout: .inf}}": (
+        "broker.transport_options.visibility_timeout: must be a number of seconds"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {priority_steps: [a, b]}}": (
+        "broker.transport_options.priority_steps: must be a list of whole numbers that rise, as in [0, 3, 6, 9]"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {priority_steps: 3}}": (
+        "broker.transport_options.priority_steps: must be a list of whole numbers that rise, as in [0, 3, 6, 9]"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {sep: ''}}": (
+        "broker.transport_options.sep: must be a text that is not empty"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {sep: null}}": (
+        "broker.transport_options.sep: must be a text that is not empty"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {global_keyprefix: 5}}": (
+        "broker.transport_options.global_keyprefix: must be a text"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {socket_timeout: x}}": (
+        "broker.transport_options.socket_timeout: must be a number of seconds above 0, 86,400 at most"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {socket_connect_timeout: -1}}": (
+        "broker.transport_options.socket_connect_timeout: must be a number of seconds above 0, 86,400 at most"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {socket_timeout: .nan}}": (
+        "broker.transport_options.socket_timeout: must be a number of seconds above 0, 86,400 at most"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {client_name: a b}}": (
+        "broker.transport_options.client_name: must be a name of letters, digits and signs without a space"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {socket_keepalive: often}}": (
+        "broker.transport_options.socket_keepalive: must be true or false"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {health_check_interval: 2.5}}": (
+        "broker.transport_options.health_check_interval: must be a whole number of seconds, 0 or more"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {max_connections: 1}}": (
+        "broker.transport_options.max_connections: must be a whole number, at least 3"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {min_other_sentinels: -1}}": (
+        "broker.transport_options.min_other_sentinels: must be a whole number, 0 or more"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {master_name: 5}}": (
+        "broker.transport_options.master_name: must be a name"
+    ),
+    "broker: {url: 'redis://127.0.0.1', transport_options: {sentinel_kwargs: {pasword: x}}}": (
+        "broker.transport_options.sentinel_kwargs: must be a mapping with username, password, socket_timeout, socket_connect_timeout, socket_keepalive, client_name, ssl, ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs, ssl_check_hostname"
+    ),
+    "{broker: {url: 'redis://127.0.0.1', transport_options: {sep: ':'}}, ingestion: {error_queues: ['e:3', e]}}": (
+        "ingestion.error_queues[0]: e:3 is the list of priority 3 of the queue e in Redis"
+    ),
+    "{broker: {url: 'redis://127.0.0.1'}, ingestion: {error_queues: [unacked]}}": (
+        "ingestion.error_queues[0]: unacked is a key in which Kombu or Retrier keeps something else "
+        "in Redis"
+    ),
+    "{broker: {url: 'redis://127.0.0.1'}, ingestion: {error_queues: ['_kombu.binding.celery']}}": (
+        "ingestion.error_queues[0]: _kombu.binding.celery is a key in which Kombu or Retrier keeps "
+        "something else in Redis"
+    ),
+    "{broker: {url: 'redis://127.0.0.1'}, ingestion: {forward_to: '_retrier:queues'}}": (
+        "ingestion.forward_to: _retrier:queues is a key in which Kombu or Retrier keeps something "
+        "else in Redis"
     ),
     "broker: {url: 'redis://127.0.0.1', transport_options: {visibility: 60}}": (
         "broker.transport_options.visibility: has no meaning with Redis (perhaps visibility_timeout "

@@ -57,6 +57,12 @@ def test_what_is_null_is_absent() -> None:
     assert (read.headers, read.fields) == ({}, {"delivery_mode": 2})
 
 
+def test_an_empty_object_of_php_is_absent() -> None:
+    read = CODEC.read(envelope(headers=[], properties=[]))
+
+    assert (read.headers, read.fields) == ({}, {})
+
+
 def test_reads_headers_of_every_type_of_kombu() -> None:
     read = CODEC.read(envelope(headers=TYPED_HEADERS))
 
@@ -213,7 +219,7 @@ UNREADABLE = {
     "no UTF-8": b'{"a": "\xff"}',
     "UTF-16": '{"a": 1}'.encode("utf-16"),
     "no object": b"[]",
-    "headers that are a list": b'{"headers": []}',
+    "headers that are a list": b'{"headers": [1]}',
     "properties that are a text": b'{"properties": "p"}',
     "more nesting than a stack holds": b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
     "a number beyond all measure": b'{"a": ' + b"1" * 10_000 + b"}",

@@ -183,6 +183,33 @@ def test_a_wrong_value_is_named_with_its_key(settings_file: Write, text: str, li
     assert problems_of(settings_file(text)) == (line,)
 
 
+def test_all_wrong_transport_options_are_told_at_once(settings_file: Write) -> None:
+    options = "{sep: '', socket_timeout: x, priority_steps: 3, visibility_timeout: .inf}"
+    text = f"broker: {{url: 'redis://127.0.0.1', transport_options: {options}}}"
+
+    named = {each.partition(":")[0] for each in problems_of(settings_file(text))}
+
+    assert named == {
+        f"broker.transport_options.{each}"
+        for each in ("sep", "socket_timeout", "priority_steps", "visibility_timeout")
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{broker: {url: 'redis://h', transport_options: {sep: ':'}}, ingestion: {error_queues: ['e:3']}}",
+        "{broker: {url: 'redis://h', transport_options: {sep: ':'}}, ingestion: {error_queues: ['e:4', e]}}",
+        "{broker: {url: 'amqp://h'}, ingestion: {error_queues: [unacked]}}",
+        "broker: {url: 'redis://127.0.0.1:6379'}",
+    ],
+)
+def test_what_is_no_key_of_something_else_is_a_name_of_a_queue(
+    settings_file: Write, text: str
+) -> None:
+    assert load_settings(settings_file(text), {}).ingestion.error_queues
+
+
 def test_all_problems_of_file_and_environment_are_told_at_once(settings_file: Write) -> None:
     path = settings_file(
         "instance: 'a b'\n"

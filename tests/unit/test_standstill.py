@@ -48,6 +48,7 @@ def test_a_processor_for_which_nothing_may_move_gets_on_however_long_it_rests() 
         (ForDatabase(), "waits for the database"),
         (ForBroker(), "waits for the broker to answer"),
         (ForAlarm(), "the broker blocks publishers (alarm)"),
+        (ForAlarm("it is full"), "it is full"),
         (
             ForConfirms(frozenset({"orders"})),
             "waits for the broker to confirm what was sent to orders",

@@ -118,7 +118,8 @@ def _load(raw: bytes) -> Envelope:
     if not isinstance(envelope, dict):
         raise UnreadableProperties("the envelope is not a JSON object")
     for name in ("headers", "properties"):
-        if not isinstance(envelope.get(name), dict | None):
+        # PHP writes an object without members as an empty list; Celery takes that, too.
+        if envelope.get(name) != [] and not isinstance(envelope.get(name), dict | None):
             raise UnreadableProperties(f"the {name} of the envelope are not a JSON object")
     if raw.count(b"{") + raw.count(b"[") > DEEPEST and _is_deeper(envelope, DEEPEST):
         raise UnreadableProperties(f"the envelope is nested more than {DEEPEST} deep")

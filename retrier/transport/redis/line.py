@@ -20,6 +20,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.url import maybe_sanitize_url
 from redis.backoff import NoBackoff
+from redis.connection import SSLConnection
 from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
@@ -28,6 +29,7 @@ from redis.exceptions import (
     ResponseError,
 )
 from redis.retry import Retry
+from redis.sentinel import MasterNotFoundError
 
 from retrier.domain.wire import Outgoing
 from retrier.errors import AccessRefused, BrokerUnavailable, ConfigurationError
@@ -75,12 +77,33 @@ class HeldElsewhere(_QoS):  # type: ignore[misc]
         """Do nothing: what is in hand is given back by a script."""
 
 
+_SSLConnection: Any = SSLConnection
+
+
+class SecureConnection(_SSLConnection):  # type: ignore[misc]
+    """A connection with TLS: its handshake counts as a part of connecting."""
+
+    def _wrap_socket_with_ssl(self, sock: Any) -> Any:
+        # A server without TLS waits for more of what it takes for a command, and never answers.
+        sock.settimeout(self.socket_connect_timeout)
+        try:
+            secured = super()._wrap_socket_with_ssl(sock)
+        except TimeoutError as error:
+            raise redis.ConnectionError(
+                f"no TLS handshake within {self.socket_connect_timeout:g} s: "
+                "the server may not speak TLS"
+            ) from error
+        secured.settimeout(self.socket_timeout)
+        return secured
+
+
 class Scripted:
     """What both kinds of channel have in common: with and without sentinels."""
 
     QoS = HeldElsewhere
     Message = HeldMessage
     do_restore = False
+    connection_class_ssl = SecureConnection
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.window: list[tuple[Outgoing, str]] = []
@@ -200,6 +223,8 @@ class Line:
         self.place = address.place
         self._connection = address.connect()
         try:
+            # Once: Kombu would try again, and take twice as long as may be waited for.
+            self._connection.ensure_connection(max_retries=0, reraise_as_library_errors=False)
             self.channel: Any = self._connection.channel()
             self.client: Any = make_client(self.channel, alone=True)
         except ValueError as error:
@@ -211,12 +236,22 @@ class Line:
 
     def fail(self, error: BaseException) -> NoReturn:
         """Close, and raise BrokerUnavailable for the error."""
+        lacks_right = isinstance(error, NoPermissionError) or _is_forbidden_script(error)
+        why = f"{error}{self._find_missing_right(error)}" if lacks_right else _describe(error)
         self.close()
-        refused = isinstance(
-            error, AuthenticationError | AuthorizationError | NoPermissionError
-        ) or _is_wrong_database(error)
-        kind = AccessRefused if refused else BrokerUnavailable
-        raise kind(f"the broker at {self.place}: {error}") from error
+        refused = isinstance(error, AuthenticationError | AuthorizationError)
+        is_access = refused or lacks_right or _is_wrong_database(error)
+        kind = AccessRefused if is_access else BrokerUnavailable
+        raise kind(f"the broker at {self.place}: {why}") from error
+
+    def _find_missing_right(self, error: BaseException) -> str:
+        """Say which right is missing, if the server tells: of a script only its log does."""
+        missing = ""
+        if _is_forbidden_script(error):
+            with suppress(RedisError, OSError):
+                latest = self.client.acl_log(1)
+                missing = f", missing is {latest[0]['object']}" if latest else ""
+        return f"{missing} (see Rights in docs/transports.md)"
 
     def ask(self, script: str, keys: Sequence[str], arguments: Sequence[Any] = ()) -> Any:
         """Run a script and return its answer. Raises BrokerUnavailable."""
@@ -320,6 +355,22 @@ class Line:
             self.client.close()
         with suppress(Exception):
             self._connection.close()
+
+
+def _is_forbidden_script(error: BaseException) -> bool:
+    return isinstance(error, ResponseError) and "user executing the script can't" in str(error)
+
+
+def _describe(error: BaseException) -> str:
+    """Return an error as a sentence for people."""
+    if not isinstance(error, MasterNotFoundError):
+        return str(error)
+    # The library shows its own objects, one for each sentinel that it could not ask.
+    text = str(error)
+    name = text.removeprefix("No master found for ").partition(" : ")[0]
+    missed = text.count(" - ")
+    silent = f"; {missed} of them could not be reached" if missed else ""
+    return f"the sentinels name no server {name} that is up (master_name){silent}"
 
 
 def _is_wrong_database(error: BaseException) -> bool:

@@ -128,6 +128,12 @@ return 1
 0 if nobody has made the queue: then nothing is pushed.
 """
 
+PROVE = """
+redis.call('SADD', KEYS[1], '1')
+return redis.call('SREM', KEYS[1], '1')
+"""
+"""KEYS: a set that is left empty. Fails while the server takes no writes."""
+
 DELETE = """
 for _, holder in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   redis.call('DEL', ARGV[2] .. holder)

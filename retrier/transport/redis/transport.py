@@ -17,14 +17,13 @@ from retrier.domain.wire import (
     Refused,
     Returned,
     Unknown,
-    UnreadableProperties,
 )
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.capabilities import MARKER, Capabilities
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.transport import Idling
-from retrier.transport.payloads import NO_ENVELOPE
+from retrier.transport.payloads import why_no_payload
 from retrier.transport.redis import scripts
 from retrier.transport.redis.consumer import RedisConsumer, find_run, take_from_the_gone
 from retrier.transport.redis.line import Address, Line
@@ -41,10 +40,10 @@ LARGEST = 128 * 1024 * 1024
 """Bytes of a payload: Redis takes no value of more than 512 MB, and base64 adds a third."""
 BETWEEN_TRIES = 1.0
 """Longest pause in seconds before a server that has no memory left is tried again."""
-_OF_THE_MESSAGE = ("WRONGTYPE", "NOPERM", "ERR ", "string exceeds", "Protocol error")
-_FULL = "its memory is full, or it cannot write to its disk or to its replicas"
-_UNTIL_LATER = ("OOM ", "MISCONF", "NOREPLICAS")
-"""How the errors of a server begin that takes no writes for now, whatever the message."""
+_OF_THE_MESSAGE = ("WRONGTYPE", "ERR ", "string exceeds", "Protocol error")
+_NO_MEMORY = "Redis takes no writes: its memory is full (maxmemory)"
+_NO_DISK = "Redis takes no writes: it cannot write to its disk"
+_NO_REPLICAS = "Redis takes no writes: too few replicas follow it (min-replicas-to-write)"
 
 
 class _Broke(Exception):
@@ -72,13 +71,14 @@ class RedisPublisher:
         """What is known to name a queue, beside its lists and our own set."""
         self._missing: set[str] = set()
         """Queues that were looked for in vain for this window: to look walks over all keys."""
-        self._is_blocked = False
+        self._blocked_by = ""
         self._waits_for: frozenset[str] = frozenset()
 
     @property
     def awaited(self) -> Unsettled:
-        """What a server without memory has not taken yet; nothing else is waited for."""
-        return Unsettled(queues=self._waits_for, blocked=self._is_blocked)
+        """What a server that takes no writes has not taken yet; nothing else is waited for."""
+        why = self._blocked_by
+        return Unsettled(queues=self._waits_for, blocked=bool(why), why=why)
 
     def publish(
         self,
@@ -86,8 +86,13 @@ class RedisPublisher:
         waiting: Callable[[], None],
         while_in_flight: WhileInFlight = nothing_else,
     ) -> tuple[Outcome, ...]:
-        """Push all. See the seam. After a lost connection what has no answer is Unknown."""
+        """Push all. See the seam. After a lost connection what has no answer is Unknown.
+
+        An empty window waits until the server takes writes.
+        """
         window = list(messages)
+        if not window:
+            self._prove(waiting)
         self._missing.clear()
         problems = {place: why for place, each in enumerate(window) if (why := _why_refused(each))}
         outcomes: dict[int, Outcome] = {place: Refused(why) for place, why in problems.items()}
@@ -106,6 +111,28 @@ class RedisPublisher:
         line, self._line = self._line, None
         if line is not None:
             line.close()
+
+    def _prove(self, waiting: Callable[[], None]) -> None:
+        line = self._line = self._line or Line(self._address)
+        idling = Idling(BETWEEN_TRIES)
+        try:
+            while why := self._find_block(line):
+                self._blocked_by = why
+                waiting()
+                idling.wait(None)
+        except BrokerUnavailable:
+            self._line = None
+            raise
+        finally:
+            self._blocked_by = ""
+
+    def _find_block(self, line: Line) -> str | None:
+        """Return why the server takes no writes; None if it does. Raises BrokerUnavailable."""
+        try:
+            line.client.eval(scripts.PROVE, 1, line.key("probe", uuid4().hex))
+        except (RedisError, OSError) as error:
+            return _why_blocked(error) or line.fail(error)
+        return None
 
     def _push_all(
         self,
@@ -150,13 +177,13 @@ class RedisPublisher:
                     left = self._push_once(line, left, outcomes)
                 except BrokerUnavailable as error:
                     raise _Broke(str(error)) from error
-                self._is_blocked = bool(left)
+                self._blocked_by = self._blocked_by if left else ""
                 self._waits_for = frozenset(each.message.queue for each in left)
                 if left:
                     waiting()
                     idling.wait(None)
         finally:
-            self._is_blocked, self._waits_for = False, frozenset()
+            self._blocked_by, self._waits_for = "", frozenset()
 
     def _push_once(
         self, line: Line, parcels: Sequence[Parcelled], outcomes: dict[int, Outcome]
@@ -164,7 +191,8 @@ class RedisPublisher:
         """Push each once; return those that the server takes later. Raises BrokerUnavailable."""
         later = []
         for each, answer in zip(parcels, self._ask(line, parcels), strict=True):
-            if _is_blocked(answer):
+            if (why := _why_blocked(answer)) is not None:
+                self._blocked_by = why
                 later.append(each)
             else:
                 outcomes[each.place] = self._judge(line, each, answer)
@@ -212,32 +240,37 @@ def _in_portions(parcels: Sequence[Parcelled]) -> Iterator[Sequence[Parcelled]]:
     yield some
 
 
-def _is_blocked(answer: object) -> bool:
-    return isinstance(answer, OutOfMemoryError) or (
-        isinstance(answer, ResponseError) and str(answer).startswith(_UNTIL_LATER)
-    )
+def _why_blocked(answer: object) -> str | None:
+    """Return why a server takes no writes for now, whatever the message; None if it is not that."""
+    if isinstance(answer, OutOfMemoryError):
+        return _NO_MEMORY
+    if isinstance(answer, ResponseError):
+        begins = {"OOM ": _NO_MEMORY, "MISCONF": _NO_DISK, "NOREPLICAS": _NO_REPLICAS}
+        return next((why for text, why in begins.items() if str(answer).startswith(text)), None)
+    return None
 
 
 def _is_of_the_message(answer: ResponseError) -> bool:
     """Say whether an error is about this message or its queue, and not about the server.
 
-    A server that has become a replica, or is busy with a script, refuses whatever it is given.
+    A server that has become a replica, or is busy with a script, refuses whatever it is given, and
+    one that forbids us a command forbids it for each message.
     """
-    return isinstance(answer, NoPermissionError) or str(answer).startswith(_OF_THE_MESSAGE)
+    if isinstance(answer, NoPermissionError):
+        return "keys" in str(answer)
+    return str(answer).startswith(_OF_THE_MESSAGE)
 
 
 def _why_refused(message: Outgoing) -> str | None:
-    """Return why a message cannot be pushed, or could not be read afterwards; else None."""
+    """Return why a message cannot be pushed; else None."""
     try:
         message.queue.encode()
-        if message.raw != NO_ENVELOPE:
-            CODEC.canonical(message.raw)
     except UnicodeEncodeError as error:
         return f"the name of the queue is no text: {error}"
-    except UnreadableProperties as error:
-        return str(error)
     size = len(message.raw) + len(message.body)
-    return f"it has {size:,} bytes, and Redis takes {LARGEST:,}" if size > LARGEST else None
+    if size > LARGEST:
+        return f"it has {size:,} bytes, and Redis takes {LARGEST:,}"
+    return why_no_payload(message.raw)
 
 
 class RedisQueues:
@@ -353,13 +386,19 @@ class ServerMemory:
 
 
 def _find_risks(line: Line, about: Mapping[str, Any]) -> Iterator[str]:
+    limit, policy = int(about.get("maxmemory", 0)), str(about.get("maxmemory_policy", ""))
+    if limit and policy == "noeviction" and int(about.get("used_memory", 0)) >= limit:
+        yield _NO_MEMORY
+    broken_save = about.get("rdb_last_bgsave_status") == "err" and (
+        _read_config(line, "stop-writes-on-bgsave-error") == "yes" and _read_config(line, "save")
+    )
+    if broken_save or about.get("aof_last_write_status") == "err":
+        yield _NO_DISK
     if not about.get("aof_enabled"):
         yield "AOF is off (appendonly no): a restart loses what was not saved"
     elif (fsync := _read_config(line, "appendfsync")) not in ("always", ""):
         yield f"appendfsync is {fsync}: a crash of its machine loses up to a second or more"
-    policy = str(about.get("maxmemory_policy", ""))
     if policy and policy != "noeviction":
-        limit = int(about.get("maxmemory", 0))
         when = "when its memory is full" if limit else "if maxmemory is ever set"
         yield f"maxmemory-policy is {policy}, and not noeviction: it drops messages {when}"
 
@@ -456,7 +495,7 @@ class RedisTransport:
     def _use(self, queue: str, publisher: RedisPublisher) -> None:
         def give_up() -> None:
             if publisher.awaited.blocked:
-                raise BrokerUnavailable(f"the broker at {self.place} takes no messages: {_FULL}")
+                raise BrokerUnavailable(f"the broker at {self.place}: {publisher.awaited.why}")
 
         publisher.publish([Outgoing(queue=queue, raw=CODEC.empty, body=b"")], give_up)
         with closing(self.consumer(queue, 1)) as consumer:

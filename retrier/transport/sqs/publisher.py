@@ -57,7 +57,8 @@ class SqsPublisher:
     @property
     def awaited(self) -> Unsettled:
         """What is not settled; `blocked` while SQS throttles us."""
-        return Unsettled(queues=self._waits_for, blocked=bool(self._throttled))
+        why = "SQS takes fewer messages than it is sent (throttled)"
+        return Unsettled(queues=self._waits_for, blocked=bool(self._throttled), why=why)
 
     def publish(
         self,

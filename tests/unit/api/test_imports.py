@@ -453,6 +453,15 @@ class TestAnImportSentBack:
         assert api.get("imports")[0]["state"] == "kept"
         assert kinds(api)[0] == "ImportNotSent"
 
+    def test_the_advice_is_about_what_was_refused(self, api: Api) -> None:
+        import_id = keep_one(api)
+        missing = send(api, import_id, "nowhere").json()["advice"]
+        api.transport.cue(Refused("too large"), when=to_queue("orders"))
+        refused = send(api, import_id).json()["advice"]
+
+        assert missing == "Make the queue and send it again, or name another queue."
+        assert "If it is the message, no queue of this broker takes it" in refused
+
     @pytest.mark.parametrize("outcome", [Refused("full"), ChannelClosed("406 not you")])
     def test_that_is_refused_stays_here_and_is_not_in_doubt(
         self, api: Api, outcome: Refused | ChannelClosed

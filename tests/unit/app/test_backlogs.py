@@ -11,6 +11,8 @@ from retrier.app.readiness import ReadinessBoard
 from retrier.app.schedule import Ticks
 from retrier.app.server import Listening
 from retrier.errors import BrokerUnavailable
+from retrier.events.event import Event
+from retrier.events.service import BrokerWarned
 from retrier.settings import Database, ErrorQueue, Ingestion, Settings
 from tests.support.databases import sqlite_url
 from tests.support.parts import make_parts
@@ -48,6 +50,23 @@ def test_what_the_server_may_lose_is_part_of_its_health(
     is_ready, reason = board.read()["broker"]
     assert is_ready
     assert reason.endswith("; warning: AOF is off; warning: it has evicted keys")
+
+
+def test_a_warning_is_logged_once_until_it_is_over(
+    parts: Parts, transport: ScriptedTransport
+) -> None:
+    told: list[Event] = []
+    ticks = Ticks(replace(parts, emit=told.append), ReadinessBoard(), Listening(parts))
+
+    for risks in (("full",), ("full", "AOF is off"), (), ("full",)):
+        transport.risks = risks
+        ticks.look_at_queues()
+
+    assert [each.warning for each in told if isinstance(each, BrokerWarned)] == [
+        "full",
+        "AOF is off",
+        "full",
+    ]
 
 
 def test_what_nobody_could_look_at_again_is_no_backlog(
