@@ -245,12 +245,18 @@ class SqsConsumer:
                     room = self._room
                 is_full = self._poll(room, wide=is_full)
         except BrokerUnavailable as error:
-            with self._changed:
-                self._error, self._is_busy = error, False
-                self._changed.notify_all()
-            self._stop.wait()
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001 - the thread's edge: `receive` would find nothing for ever
+            self._fail(BrokerUnavailable(f"{self._line.place}: {type(error).__name__}: {error}"))
         finally:
             self._end()
+
+    def _fail(self, error: BrokerUnavailable) -> None:
+        """Have `receive` raise it; what is in hand can be acknowledged until `close`."""
+        with self._changed:
+            self._error, self._is_busy = error, False
+            self._changed.notify_all()
+        self._stop.wait()
 
     def _poll(self, room: int, *, wide: bool) -> bool:
         """Ask for messages; return whether there may be many more."""

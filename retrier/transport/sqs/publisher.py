@@ -79,14 +79,17 @@ class SqsPublisher:
             else:
                 by_queue.setdefault(each.queue, []).append((place, entry))
         self._waits_for = frozenset(by_queue)
+        given_up = Event()
         futures = [
-            self._pool.submit(self._send_all, line, queue, work)
+            self._pool.submit(self._send_all, line, queue, work, given_up)
             for queue, entries in by_queue.items()
             for work in _share_out(queue, entries)
         ]
         try:
             self._await(futures, waiting, while_in_flight)
         except BaseException:
+            # Somebody else may be the processor now: nothing more of this window goes out.
+            given_up.set()
             for future in futures:
                 future.cancel()
             raise
@@ -132,12 +135,18 @@ class SqsPublisher:
         if unsent and not others:
             raise BrokerUnavailable(unsent[0].reason)
 
-    def _send_all(self, line: Line, queue: str, work: Work) -> dict[int, Outcome]:
-        """Send some requests to a queue, one after the other; return what became of each message."""
+    def _send_all(self, line: Line, queue: str, work: Work, given_up: Event) -> dict[int, Outcome]:
+        """Send some requests to a queue, one after the other; return what became of each message.
+
+        No request begins once its window is given up, or the publisher is closed.
+        """
         outcomes: dict[int, Outcome] = {}
         for request in work:
             left = dict(request)
             for tries in range(1_000_000):
+                if given_up.is_set() or self._stop.is_set():
+                    outcomes.update(dict.fromkeys(left, _Unsent("it was told to stop")))
+                    return outcomes
                 try:
                     later = self._send(line, queue, left, outcomes)
                 except Throttled:
@@ -153,9 +162,7 @@ class SqsPublisher:
                     break
                 self._throttled.add(queue)
                 longest = BETWEEN_TRIES[min(tries, len(BETWEEN_TRIES) - 1)]
-                if self._stop.wait(self._uniform(longest / 2, longest)):
-                    outcomes.update(dict.fromkeys(left, _Unsent("it was told to stop")))
-                    return outcomes
+                self._stop.wait(self._uniform(longest / 2, longest))
             self._throttled.discard(queue)
         return outcomes
 
