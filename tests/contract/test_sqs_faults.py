@@ -197,6 +197,23 @@ class TestSending(TestSqs):
         assert isinstance(outcome, Unknown)
         assert front.count(BATCH) == 1
 
+    def test_what_fails_inside_of_sqs_is_in_doubt_and_not_sent_again(
+        self, front: Front, behind: SqsTransport, queue: str
+    ) -> None:
+        def with_a_failure(told: Any) -> Any:
+            last = told["Successful"].pop()
+            return {
+                **told,
+                "Failed": [{"Id": last["Id"], "Code": "InternalError", "SenderFault": False}],
+            }
+
+        front.changes[BATCH] = with_a_failure
+
+        first, last = self.send(behind, *self.numbered(queue, 2))
+
+        assert (first, type(last)) == (Confirmed(), Unknown)
+        assert front.count(BATCH) == 1
+
     def test_where_no_connection_can_be_made_nothing_was_sent(self) -> None:
         transport = SqsServer("http://127.0.0.1:1").transport()
 

@@ -35,8 +35,8 @@ LOOK_EVERY = 0.5
 """Seconds between two calls of `waiting`."""
 BETWEEN_TRIES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Longest pauses in seconds before a throttled request is sent again; the last one repeats."""
-_MAY_FAIL_AGAIN = frozenset({"InternalError", "InternalFailure"})
-_TRIES = 4
+_IN_DOUBT = frozenset({"InternalError", "InternalFailure"})
+"""What SQS says of a message that it may have stored all the same."""
 
 Work = list[list[tuple[int, Entry]]]
 
@@ -180,8 +180,10 @@ class SqsPublisher:
         later = {}
         for each in answer.get("Failed", []):
             place, code = int(each["Id"]), str(each.get("Code", "")).rpartition(".")[2]
-            if code in THROTTLED or (code in _MAY_FAIL_AGAIN and not each.get("SenderFault")):
+            if code in THROTTLED:
                 later[place] = entries[place]
+            elif code in _IN_DOUBT:
+                outcomes[place] = Unknown(f"{line.place}: {code}: {each.get('Message', '')}")
             else:
                 outcomes[place] = Refused(f"{code}: {each.get('Message', '')}")
         for place in entries.keys() - outcomes.keys() - later.keys():
