@@ -177,6 +177,10 @@ class WindowResult:
         return bool(self.forwarded or self.reverted)
 
 
+NOTHING_FINISHED = WindowResult()
+"""Of no window."""
+
+
 def room_for(operation: RetryOperation) -> int:
     """Return how many messages the next batch of an operation may have, 0 to 1000.
 

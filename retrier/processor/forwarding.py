@@ -8,25 +8,21 @@ One transaction records a window and stamps the next one. So a crash leaves at m
 doubt, which means stamped and not recorded.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
-from itertools import accumulate, takewhile
-from typing import assert_never
 
-from retrier.domain.copies import StagedCopy, read_staged
-from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause, WindowResult
+from retrier.domain.copies import read_staged
+from retrier.domain.decision import Decided
+from retrier.domain.retry_batch import (
+    RetryBatch,
+)
 from retrier.domain.text import count_of
 from retrier.domain.wire import (
-    ChannelClosed,
     Confirmed,
-    Delivery,
     Outcome,
-    Outgoing,
     Refused,
-    Returned,
-    Unknown,
 )
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable
 from retrier.events.processor import (
@@ -45,6 +41,7 @@ from retrier.events.processor import (
 )
 from retrier.events.service import EditRecorded
 from retrier.overlap import WhileInFlight, nothing_else
+from retrier.processor.forwarding_run import ForwardingRun, ReadyRetry, Suspect, settle
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue, make_marker, make_retry
 from retrier.store.forwarding import (
@@ -55,339 +52,6 @@ from retrier.store.forwarding import (
     move_rest,
     open_window,
 )
-
-_MOST_BREAKS = 3
-"""How often in a row a message sent alone may break the connection before it is reverted."""
-_EARLIER_TRY = "an earlier try was left in doubt and may have arrived"
-"""Part of the reason, because a person who retries the message may have it handled twice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WantedCopy:
-    """A copy under the batch's staging id, the first of its message in this run."""
-
-    delivery: Delivery
-    stamps: StagedCopy
-
-    @property
-    def number(self) -> int:
-        """The number of its message."""
-        return self.stamps.number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyRetry:
-    """A copy, and the retry that is sent for it once its claim is stamped."""
-
-    copy: WantedCopy
-    outgoing: Outgoing
-    edited: bool = False
-
-    @property
-    def number(self) -> int:
-        """The number of its message."""
-        return self.copy.number
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowSettlement:
-    """The outcomes of a window, sorted by what to do next.
-
-    `result` is to be recorded, `settled` to be acked after that, and `doubtful` to be sent again
-    one by one. `lost` is why the connection broke; None if it did not.
-    """
-
-    result: WindowResult
-    settled: tuple[ReadyRetry, ...]
-    doubtful: tuple[ReadyRetry, ...]
-    lost: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Suspect:
-    """The message sent alone that last broke the connection, and how often in a row it did."""
-
-    number: int | None = None
-    breaks: int = 0
-
-    def blame(self, number: int, outcome: Outcome) -> tuple["Suspect", Outcome]:
-        """Turn the outcome of a message sent alone into Refused, where the message is at fault.
-
-        Only messages in doubt are sent alone, so the reason of one that is returned or refused
-        says that an earlier try may have arrived.
-        """
-        breaks = self.breaks + 1 if self.number == number else 1
-        suspect = Suspect(number, breaks) if isinstance(outcome, Unknown) else Suspect()
-        return suspect, _judge(outcome, breaks)
-
-
-def settle(window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]) -> WindowSettlement:
-    """Sort a window by its outcomes.
-
-    What a closed channel left unsettled is `doubtful`. What a lost connection left unsettled is in
-    none of the parts: the next run reads it from the database as in doubt.
-    """
-    forwarded, reverted, settled, doubtful, edited = [], [], [], [], []
-    lost = None
-    for retry, outcome in zip(window, outcomes, strict=True):
-        match outcome:
-            case Confirmed():
-                forwarded.append(retry.number)
-                settled.append(retry)
-                if retry.edited:
-                    edited.append(retry.number)
-            case Returned() | Refused():
-                reverted.append(_revert(retry, outcome))
-                settled.append(retry)
-            case ChannelClosed():
-                doubtful.append(retry)
-            case Unknown(reason):
-                lost = reason
-            case _ as never:
-                assert_never(never)
-    return WindowSettlement(
-        result=WindowResult(
-            forwarded=tuple(forwarded), reverted=tuple(reverted), edited=tuple(edited)
-        ),
-        settled=tuple(settled),
-        doubtful=tuple(doubtful),
-        lost=lost,
-    )
-
-
-def _judge(outcome: Outcome, breaks: int) -> Outcome:
-    match outcome:
-        case ChannelClosed(reason):
-            return Refused(reason)
-        case Returned(reason):
-            return Returned(f"{reason}; {_EARLIER_TRY}")
-        case Refused(reason):
-            return Refused(f"{reason}; {_EARLIER_TRY}")
-        case Unknown(reason) if breaks >= _MOST_BREAKS:
-            return Refused(
-                f"the connection broke {breaks} times in a row while nothing else was "
-                f"sent; it may have arrived: {reason}"
-            )
-        case _:
-            return outcome
-
-
-def _revert(retry: ReadyRetry, outcome: Returned | Refused) -> Ejected:
-    target = retry.outgoing.queue
-    is_returned = isinstance(outcome, Returned)
-    return Ejected(
-        number=retry.number,
-        unique_message_id=retry.copy.stamps.unique_message_id,
-        reason=_explain(target, outcome),
-        cause=RevertCause.RETURNED if is_returned else RevertCause.REFUSED,
-        destination=target,
-    )
-
-
-def _explain(target: str, outcome: Returned | Refused) -> str:
-    match outcome:
-        case Returned(reason):
-            return f"queue {target} does not exist ({reason})"
-        case Refused(reason):
-            return f"the broker would not take the retry to {target}: {reason}"
-        case _ as never:
-            assert_never(never)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardingRun:
-    """One batch while its copies come out of the staging queue; ends with the connection.
-
-    With `counting`, the frozen count says when the batch may be done. Otherwise the end marker
-    with the nonce `marker` does, and with neither, a time without copies. `seen` has the numbers
-    of messages whose copies came. `inbox` has copies not made into retries yet. `ready` is the
-    next window, not stamped yet. `doubtful` retries may have been sent already, or shared a window
-    with one that closed the channel: they go one by one. `finished` is settled but not recorded,
-    `unacked` has its deliveries. `droppable` deliveries may be acked at once. A run that is not
-    `connected` is kept only until `finished` is recorded.
-    """
-
-    batch: RetryBatch
-    counting: bool
-    marker: str | None
-    began: float
-    quiet_since: float
-    seen: frozenset[int] = frozenset()
-    inbox: tuple[WantedCopy, ...] = ()
-    ready: tuple[ReadyRetry, ...] = ()
-    doubtful: tuple[ReadyRetry, ...] = ()
-    droppable: tuple[Delivery, ...] = ()
-    finished: WindowResult = field(default_factory=WindowResult)
-    unacked: tuple[Delivery, ...] = ()
-    marker_seen: bool = False
-    made_progress: bool = False
-    connected: bool = True
-
-    @property
-    def arrived(self) -> int:
-        """How many copies of the batch have arrived, plus one for the end marker."""
-        return len(self.seen) + self.marker_seen
-
-    @property
-    def expects_copies(self) -> bool:
-        """Whether waiting for copies is all there is to do."""
-        return not (self.inbox or self.ready or self.finished or self.marker_seen)
-
-    @property
-    def misses_marker(self) -> bool:
-        """Whether an end marker was published and has not arrived."""
-        return self.marker is not None and not self.marker_seen
-
-    @property
-    def got_nothing(self) -> bool:
-        """Whether this process staged the batch itself, and no copy of it has come."""
-        return self.counting and not self.seen
-
-    @property
-    def may_be_done(self) -> bool:
-        """Whether to ask the database if all is recorded: count reached, or marker seen."""
-        if self.inbox or self.ready:
-            return False
-        return self.marker_seen or (self.counting and len(self.seen) >= self._expected)
-
-    @property
-    def outstanding(self) -> int:
-        """How many copies are still to come by the count; 0 without counting."""
-        return max(0, self._expected - len(self.seen)) if self.counting else 0
-
-    @property
-    def _expected(self) -> int:
-        return self.batch.message_count or 0
-
-    def sort(self, arrived: Iterable[tuple[Delivery, StagedCopy | None]]) -> "ForwardingRun":
-        """Keep the first copy of each message of this batch; all others will be acked unsent.
-
-        Copies under another staging id are left over from attempts that never committed. A copy
-        without a number was staged by an older version (decision 0028).
-        """
-        wanted: dict[int, WantedCopy] = {}
-        unwanted: list[Delivery] = []
-        marker_seen = self.marker_seen
-        for delivery, stamps in arrived:
-            if stamps is None or stamps.staging_id != self.batch.staging_id:
-                unwanted.append(delivery)
-            elif stamps.end_marker is not None:
-                marker_seen |= stamps.end_marker == self.marker
-                unwanted.append(delivery)
-            elif not stamps.number or stamps.number in self.seen or stamps.number in wanted:
-                unwanted.append(delivery)
-            else:
-                wanted[stamps.number] = WantedCopy(delivery=delivery, stamps=stamps)
-        return replace(
-            self,
-            seen=self.seen | wanted.keys(),
-            inbox=(*self.inbox, *wanted.values()),
-            droppable=(*self.droppable, *unwanted),
-            marker_seen=marker_seen,
-        )
-
-    def next_window(self, count: int, size: int) -> tuple[WantedCopy, ...]:
-        """Return the first copies: at most `count`, whose messages have at most `size` bytes.
-
-        A first message that has more bytes is a window by itself.
-        """
-        first = self.inbox[:count]
-        totals = accumulate(copy.stamps.size for copy in first)
-        fitting = sum(1 for _ in takewhile(lambda total: total <= size, totals))
-        return first[: max(1, fitting)]
-
-    def made_ready(
-        self,
-        window: Sequence[WantedCopy],
-        made: Mapping[int, Outgoing | Ejected | None],
-        edited: Collection[int] = (),
-    ) -> "ForwardingRun":
-        """Move a window from the inbox to `ready`; what was Ejected is finished as reverted.
-
-        A copy whose message is not in the database any more is only acked. `edited` has the numbers
-        of those that go out as edited.
-        """
-        ready, ejected, settled, gone = [], [], [], []
-        for copy in window:
-            match made.get(copy.number):
-                case Outgoing() as outgoing:
-                    is_edited = copy.number in edited
-                    ready.append(ReadyRetry(copy=copy, outgoing=outgoing, edited=is_edited))
-                case Ejected() as lost:
-                    ejected.append(lost)
-                    settled.append(copy.delivery)
-                case None:
-                    gone.append(copy.delivery)
-        run = replace(
-            self,
-            inbox=self.inbox[len(window) :],
-            ready=tuple(ready),
-            droppable=(*self.droppable, *gone),
-        )
-        return _finish(run, WindowResult(reverted=tuple(ejected)), settled)
-
-    def recorded(self) -> "ForwardingRun":
-        """Note that `finished` is recorded: only now may its deliveries be acked."""
-        return replace(
-            self,
-            finished=WindowResult(),
-            droppable=(*self.droppable, *self.unacked),
-            unacked=(),
-        )
-
-    def disconnected(self) -> "ForwardingRun":
-        """Forget deliveries, which ended with the connection; keep what is left to record."""
-        return replace(self, connected=False, droppable=(), unacked=())
-
-    def acked(self) -> "ForwardingRun":
-        """Forget the droppable deliveries: they are acked now."""
-        return replace(self, droppable=())
-
-    def claimed(
-        self, in_doubt: Mapping[int, bool]
-    ) -> tuple["ForwardingRun", tuple[ReadyRetry, ...]]:
-        """Empty `ready` after stamping; return the run, and the retries to be sent together.
-
-        `in_doubt` has each stamped claim, and whether it was stamped before: then the retry is
-        doubtful. A copy whose claim is not there is acked unsent.
-        """
-        stamped = [retry for retry in self.ready if retry.number in in_doubt]
-        unclaimed = [each.copy.delivery for each in self.ready if each.number not in in_doubt]
-        doubtful = [retry for retry in stamped if in_doubt[retry.number]]
-        run = replace(
-            self,
-            ready=(),
-            doubtful=(*self.doubtful, *doubtful),
-            droppable=(*self.droppable, *unclaimed),
-        )
-        return run, tuple(retry for retry in stamped if not in_doubt[retry.number])
-
-    def claimed_alone(
-        self, in_doubt: Mapping[int, bool]
-    ) -> tuple["ForwardingRun", tuple[ReadyRetry, ...]]:
-        """Take the next doubtful retry; return it if its claim is stamped, to be sent alone."""
-        first, rest = self.doubtful[0], self.doubtful[1:]
-        if first.number in in_doubt:
-            return replace(self, doubtful=rest), (first,)
-        droppable = (*self.droppable, first.copy.delivery)
-        return replace(self, doubtful=rest, droppable=droppable), ()
-
-    def settled(self, settlement: WindowSettlement, now: float) -> "ForwardingRun":
-        """Note the outcomes of a window; its doubtful retries will be sent again, one by one."""
-        doubtful = (*self.doubtful, *settlement.doubtful)
-        run = replace(self, doubtful=doubtful, quiet_since=now)
-        deliveries = [retry.copy.delivery for retry in settlement.settled]
-        return _finish(run, settlement.result, deliveries)
-
-
-def _finish(run: ForwardingRun, result: WindowResult, settled: Iterable[Delivery]) -> ForwardingRun:
-    return replace(
-        run,
-        finished=run.finished + result,
-        unacked=(*run.unacked, *settled),
-        made_progress=run.made_progress or bool(result),
-    )
-
 
 _GATHERING = 0.005
 """Seconds to wait for the next copy while more are known to come."""
@@ -475,15 +139,21 @@ class Forwarding:
             self._send_alone(run)
         elif (run := self._get_ready(run, _RECEIVE_TIMEOUT if run.expects_copies else 0)).ready:
             self._send_window(run)
-        elif run.finished and not run.may_be_done:
+        elif run.may_be_done or (not run.finished and self._is_quiet(run)):
+            self._close(run)
+        elif run.finished:
             self._record(run)
         else:
-            self._close_or_wait(self._record(run))
+            self._wait(self._record(run))
         self._is_run_current = True
 
     def leave(self) -> None:
         """Stop consuming: no batch is in Forwarding, also if another process ended it."""
-        self._run = None
+        run, self._run = self._run, None
+        if run is not None and run.connected and run.finished:
+            # The commit that ended the batch was not heard of, and recorded this window, too.
+            self._note_recorded(run, WindowRecorded, ())
+            self._run = None
         self._context.broker.rest_consumer()
 
     def hand_over(self) -> None:
@@ -639,22 +309,30 @@ class Forwarding:
         opened = open_window(
             db, fence, batch, judge, finished=finished, numbers=numbers, tell_doubt=new
         )
-        if run.finished:
+        event = WindowStamped if window else WindowRecorded
+        run = self._note_recorded(run, event, opened.decided)
+        if window:
+            context.lease.ensure_fresh()
+        return run, {claim.number: claim.in_doubt for claim in opened.stamped}
+
+    def _note_recorded(
+        self, run: ForwardingRun, event: type[WindowRecorded], decided: Sequence[Decided]
+    ) -> ForwardingRun:
+        batch, finished, context = run.batch, run.finished, self._context
+        if finished:
             context.progress.made()
         run = self._keep(run.recorded())
         context.emit(
-            (WindowStamped if window else WindowRecorded)(
+            event(
                 batch_id=batch.batch_id,
                 operation_id=batch.operation_id,
                 result=finished,
-                decided=opened.decided,
+                decided=decided,
             )
         )
         if finished.edited:
             context.emit(EditRecorded(batch_id=batch.batch_id, operation_id=batch.operation_id))
-        if window:
-            context.lease.ensure_fresh()
-        return run, {claim.number: claim.in_doubt for claim in opened.stamped}
+        return run
 
     def _record(self, run: ForwardingRun) -> ForwardingRun:
         """Record what is settled, then ack it; nothing happens when nothing is settled.
@@ -705,14 +383,9 @@ class Forwarding:
                     self._record_and_stamp(run, ())
             raise BrokerUnavailable(settlement.lost)
 
-    def _close_or_wait(self, run: ForwardingRun) -> None:
-        """Close a batch that has no copy in hand, unless more copies of it may still come.
-
-        Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
-        """
-        if run.may_be_done or self._is_quiet(run):
-            self._close(run)
-        elif self._quiet(run) >= self._context.retries.drain_timeout:
+    def _wait(self, run: ForwardingRun) -> None:
+        """Note that copies are missing, if none has come for long."""
+        if self._quiet(run) >= self._context.retries.drain_timeout:
             # Noted before `marker_timeout`: a queue deleted again and again never gets that far,
             # and readiness would name the database as the cause (decision 0022).
             self._context.progress.lost()
@@ -726,14 +399,25 @@ class Forwarding:
         return timedelta(seconds=self._context.clock.monotonic() - run.quiet_since)
 
     def _close(self, run: ForwardingRun) -> None:
-        """Delete a batch when all of it is recorded; else move its rest to a new batch."""
+        """Record the last window and delete the batch when all of it is recorded; else move its rest.
+
+        Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
+        """
         context = self._context
         over = run.marker_seen or self._is_quiet(run)
         if over and (run.misses_marker or run.got_nothing):
             # A frozen or cut-off predecessor may still consume and hold the copies (0007, 0012).
+            run = self._record(run)
             self._queue.delete()
-        unrecorded = complete_batch(context.db, context.lease.fence, run.batch)
+        tried = complete_batch(
+            context.db, context.lease.fence, run.batch, context.judge, finished=run.finished
+        )
+        if run.finished:
+            run = self._note_recorded(run, WindowRecorded, tried.decided)
+        unrecorded = tried.unrecorded
         context.emit(CompletionTried(batch_id=run.batch.batch_id, unrecorded=unrecorded))
+        # Behind the commit, so a crash in between leaves copies that the next staging purges.
+        run = self._record(run)
         if unrecorded == 0:
             context.progress.made()
             self.leave()

@@ -13,6 +13,7 @@ from retrier.domain.decision import Decided
 from retrier.domain.edits import EditState
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_batch import (
+    NOTHING_FINISHED,
     ClaimedMessage,
     RetryBatch,
     RetryBatchStatus,
@@ -59,16 +60,35 @@ class MovedRest:
     stage_attempts: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedCompletion:
+    """How many claims of a batch are not recorded; with none, batch and pointer are deleted.
+
+    `decided` is what was decided about what was reverted in the last window.
+    """
+
+    unrecorded: int
+    decided: Sequence[Decided] = ()
+
+
 @fenced
-def complete_batch(tx: Transaction, batch: RetryBatch) -> int:
-    """Delete batch and pointer if all its claims are recorded; return how many are not.
+def complete_batch(
+    tx: Transaction,
+    batch: RetryBatch,
+    judge: Judge = WAITING,
+    *,
+    finished: WindowResult = NOTHING_FINISHED,
+) -> TriedCompletion:
+    """Record the last window, and delete batch and pointer if all its claims are recorded then.
 
     The claims stay: they prevent other retries until the outcome arrives. If the operation is to be
-    cancelled, those that are not stamped are released before. Raises LeaseLost,
-    DatabaseUnavailable.
+    cancelled and no window is to be recorded, those that are not stamped are released before.
+    Raises LeaseLost, DatabaseUnavailable.
     """
+    decided = _open(tx, batch, judge, finished).decided if finished else ()
     unrecorded = claims.count_unrecorded(tx, batch.batch_id)
-    if unrecorded and is_cancel_asked(tx, batch.operation_id):
+    # Not behind a record: that has locked claims, and to lock messages after claims could deadlock.
+    if unrecorded and not finished and is_cancel_asked(tx, batch.operation_id):
         unrecorded -= release_unstamped(tx, batch)
     if unrecorded == 0:
         end_batch(tx, batch.batch_id)
@@ -79,7 +99,7 @@ def complete_batch(tx: Transaction, batch: RetryBatch) -> int:
             batch_id=batch.batch_id,
         )
         event_log.append(tx, [done])
-    return unrecorded
+    return TriedCompletion(unrecorded=unrecorded, decided=decided)
 
 
 @fenced
@@ -280,6 +300,18 @@ def open_window(
     *retry issued*, or was not stamped before the cancel of its operation was asked for. `judge`
     decides what happens next to what was reverted. Raises LeaseLost, DatabaseUnavailable.
     """
+    return _open(tx, batch, judge, finished, numbers, tell_doubt=tell_doubt)
+
+
+def _open(
+    tx: Transaction,
+    batch: RetryBatch,
+    judge: Judge,
+    finished: WindowResult,
+    numbers: Sequence[int] = (),
+    *,
+    tell_doubt: bool = True,
+) -> OpenedWindow:
     decided = _revert(tx, batch, finished, judge) if finished.reverted else ()
     if finished.edited:
         # Messages before claims, as everywhere: they are resolved in this transaction.

@@ -26,15 +26,7 @@ NOUNS: Mapping[str, Noun] = MappingProxyType(
         ),
         "windows": Noun(
             modules={
-                "retrier/processor/forwarding.py": (
-                    "ForwardingRun",
-                    "Suspect",
-                    "settle",
-                    "_judge",
-                    "_revert",
-                    "_explain",
-                    "_finish",
-                ),
+                "retrier/processor/forwarding_run.py": (),
             },
             tests=("tests/unit/test_windows.py",),
         ),

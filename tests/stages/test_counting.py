@@ -81,7 +81,7 @@ def test_what_is_recorded_at_the_second_try_is_counted_once(
     counted = Counted(flaky)
     counted.bench.fail(3)
     counted.bench.ask_all()
-    counted.bench.at("forwarding.published", lambda: fault(flaky, "open_window"))
+    counted.bench.at("forwarding.published", lambda: fault(flaky, "complete_batch"))
 
     counted.bench.work()
 

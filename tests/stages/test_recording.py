@@ -1,5 +1,7 @@
 """What the broker has confirmed is recorded before anything else, whatever becomes of database and process."""
 
+from collections.abc import Callable
+
 import pytest
 
 from retrier.domain import headers
@@ -60,6 +62,21 @@ def test_a_recording_that_was_committed_unheard_is_not_counted_twice(
 
     assert bench.sent() == ids
     assert bench.operation(operation)["forwarded"] == 5
+
+
+@pytest.mark.parametrize("fault", [FlakyDatabase.refuse, FlakyDatabase.silence])
+def test_the_last_window_is_recorded_once_with_the_end_of_its_batch(
+    bench: Bench, flaky: FlakyDatabase, fault: Callable[[FlakyDatabase, str], None]
+) -> None:
+    ids = bench.fail(5)
+    operation = bench.ask_all()
+
+    bench.at("forwarding.published", lambda: fault(flaky, "complete_batch"))
+    bench.work()
+
+    assert bench.sent() == ids
+    assert bench.operation(operation)["forwarded"] == 5
+    assert bench.batches() == []
 
 
 def test_what_was_confirmed_when_the_connection_broke_is_recorded_at_once(bench: Bench) -> None:

@@ -23,7 +23,7 @@ from retrier.domain.wire import (
     Returned,
     Unknown,
 )
-from retrier.processor.forwarding import (
+from retrier.processor.forwarding_run import (
     ForwardingRun,
     ReadyRetry,
     Suspect,

@@ -24,7 +24,7 @@ from tests.support.factories import ERROR_QUEUE
 
 MARKING = ("cut_batch", "claim_messages")
 """What claims messages: where marking takes one transaction, and where it takes several."""
-REVERTING = ("begin_forwarding", "open_window")
+REVERTING = ("begin_forwarding", "open_window", "complete_batch")
 """What takes back retries that could not be sent; others only give back what was not sent yet."""
 
 
@@ -103,7 +103,9 @@ class Following:
                 return self._may_settle(key, before, now)
             case "move_rest":
                 return _only_moved(before, now) or self._may_release(before, now)
-            case "release_batch" | "complete_batch" | "hold_back":
+            case "complete_batch":
+                return self._may_settle(key, before, now) or self._may_release(before, now)
+            case "release_batch" | "hold_back":
                 held_back = verb == "hold_back" and _may_hold_back(before, now)
                 return held_back or self._may_release(before, now)
             case _:
