@@ -47,6 +47,8 @@ _CUT_NAMED = _NAMED.where(named.position > bindparam("floor")).limit(BATCH_SIZE)
 
 _SELECTIONS = 32
 """Statements kept in a cache: making one takes longer than executing it."""
+LOOKED_AT_EACH = 2 * BATCH_SIZE
+"""Messages of which each is looked at, before the heads of all streams are."""
 UNKNOWN_ID = "no failed message has this id"
 ISSUED = (
     "its retry was issued already and has neither succeeded nor failed yet: `retrier pending retry` "
@@ -122,14 +124,36 @@ def look(
         return _look_at_due(tx, operation, find_in_turn(tx, most, left_out, coming_back), left_out)
     if operation.selection.ids is not None:
         return _look_at_named(tx, operation, most, left_out)
-    known = {"floor": operation.floor, "cut_off": operation.cut_off, "most": most}
-    query = _next_selected(operation.selection)
-    if left_out is not None:
-        query = query.where(~left_out.condition)
-    rows = _within_bytes(tx.execute(query, known).all())
+    rows = _within_bytes(_find_selected(tx, operation, most, left_out))
     floor = rows[-1].failure_seq if rows else operation.floor
     cut = Cut(eligible={row.number: row.failure_seq for row in rows}, floor=floor)
     return cut if left_out is None else _count_left_out(tx, operation, cut)
+
+
+def _find_selected(
+    tx: Transaction, operation: RetryOperation, most: int, left_out: LeftOut | None
+) -> Sequence[StoredRow]:
+    """Find the next messages of a selection that nothing holds, at most so many.
+
+    First among the next few, each of which is looked at. Where streams hold nearly all of these
+    they hold more behind them, perhaps very many: then the head of each stream is looked at.
+    """
+    known = {"floor": operation.floor, "cut_off": operation.cut_off, "most": most}
+    query = _next_selected(operation.selection)
+    if left_out is None:
+        return tx.execute(query, known).all()
+    free = query.where(~left_out.condition)
+    if left_out.by_heads is None:
+        return tx.execute(free, known).all()
+    behind = query.with_only_columns(messages.failure_seq).offset(LOOKED_AT_EACH)
+    last = tx.execute(behind, {**known, "most": 1}).scalar_one_or_none()
+    if last is None:
+        return tx.execute(free, known).all()
+    found = tx.execute(free, {**known, "cut_off": last}).all()
+    if len(found) == most:
+        return found
+    held = left_out.by_heads(tx)
+    return tx.execute(free if held is None else query.where(~held), known).all()
 
 
 def _look_at_due(

@@ -25,6 +25,7 @@ from sqlalchemy import (
     select,
     tuple_,
 )
+from sqlalchemy.sql.selectable import NamedFromClause
 
 from retrier.domain.breakers import Breaker, BreakerState, Per, why_all_wait
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
@@ -132,6 +133,58 @@ _MARK = select(
 )
 
 
+MOST_STREAMS = 10_000
+"""Streams with open messages whose heads are looked at; of more, each message is looked at."""
+
+
+def _first_open(among: NamedFromClause[Any], *wanted: ColumnElement[bool]) -> Select[Any]:
+    """Select the number of the first open message of these in the order of the index of streams."""
+    # Literals, in the words of the index: see `_IS_OPEN`.
+    is_open: ColumnElement[bool] = literal_column(
+        f"{among.name}.stream_id IS NOT NULL "
+        f"AND {among.name}.status IN ('unresolved', 'retry_issued')"
+    )
+    key = among.c
+    query = select(key.number).where(is_open, key.stream_queue.is_not(None), *wanted)
+    order = (key.stream_queue, key.stream_id, key.stream_position, key.number)
+    return query.order_by(*order).limit(1)
+
+
+def _walk() -> Select[Any]:
+    """Select the heads of all streams: from one stream to the next in their index, one look each.
+
+    Two looks for the next one, of which one finds it, and not one comparison of queue and id:
+    SQLite would read all messages of a queue for that.
+    """
+    opening, first, found, next_id, next_queue = (
+        failed_messages.alias(name)
+        for name in ("opening", "first", "found", "next_id", "next_queue")
+    )
+    walked = (
+        select(first.c.stream_queue, first.c.stream_id, first.c.number, literal(1).label("place"))
+        .where(first.c.number == _first_open(opening).scalar_subquery())
+        .cte("heads", recursive=True)
+    )
+    of_queue = next_id.c.stream_queue == walked.c.stream_queue
+    following = func.coalesce(
+        _first_open(next_id, of_queue, next_id.c.stream_id > walked.c.stream_id)
+        .correlate(walked)
+        .scalar_subquery(),
+        _first_open(next_queue, next_queue.c.stream_queue > walked.c.stream_queue)
+        .correlate(walked)
+        .scalar_subquery(),
+    )
+    walked = walked.union_all(
+        select(found.c.stream_queue, found.c.stream_id, found.c.number, walked.c.place + 1)
+        .join_from(walked, found, found.c.number == following)
+        .where(walked.c.place <= MOST_STREAMS)
+    )
+    return select(walked.c.number)
+
+
+_HEADS = _walk()
+
+
 def of_stream(stream: Stream) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions on the open messages of a stream."""
     return (
@@ -154,7 +207,20 @@ def hold_by_streams(tx: Transaction) -> LeftOut | None:
         tell=_describe_first,
         skip=describe_held,
         looks_again=True,
+        by_heads=_hold_by_heads,
     )
+
+
+def _hold_by_heads(tx: Transaction) -> ColumnElement[bool] | None:
+    """Return the condition that a message is held, as a strict one that is no head of a stream."""
+    heads = tx.execute(_HEADS).scalars().all()
+    if len(heads) > MOST_STREAMS:
+        return None
+    # A subquery, of which PostgreSQL makes a table of hashes. With an array as a parameter it could
+    # compare every message with each of the heads.
+    listed = tx.sql.rows_of({"number": heads}, failed_messages)
+    in_a_stream = and_(messages.stream_id.is_not(None), messages.stream_queue.is_not(None))
+    return and_(_MAY_BE_HELD, in_a_stream, messages.number.not_in(listed))
 
 
 def is_any_strict(tx: Transaction) -> bool:

@@ -339,18 +339,29 @@ def count_attempts(tx: Transaction, changes: Mapping[int, MessageChange]) -> Non
 
 def confirm(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
     """Resolve messages whose consumers confirmed them, also those presumed to have succeeded."""
-    rows = [
-        {
-            "key": number,
-            # NULL if the confirmation has no time: later failures are compared with this one.
-            "at": change.confirmation.succeeded_at,
-            "now": change.confirmation.received_at,
-        }
-        for number, change in sorted(changes.items())
-        if change.confirmation is not None
-    ]
-    if rows:
-        tx.execute(_confirm(), rows)
+    found = {n: c.confirmation for n, c in sorted(changes.items()) if c.confirmation is not None}
+    if not found:
+        return
+    # All of them in one statement: one for each took half of what a confirmation costs PostgreSQL.
+    columns: dict[str, Sequence[object]] = {
+        "number": list(found),
+        # NULL if the confirmation has no time: later failures are compared with this one.
+        "resolved_at": [each.succeeded_at for each in found.values()],
+        "last_modified": [each.received_at for each in found.values()],
+    }
+    confirmed = tx.sql.rows_of(columns, failed_messages).subquery("confirmed")
+    may_move = or_(legal(Move.CONFIRMED), legal(Move.UPGRADED) & _PRESUMED)
+    tx.execute(
+        update(failed_messages)
+        .where(messages.number == confirmed.c.number, may_move)
+        .values(
+            status=MOVES[Move.CONFIRMED][1],
+            resolution=Resolution.CONFIRMED,
+            resolved_at=confirmed.c.resolved_at,
+            last_modified=confirmed.c.last_modified,
+            **_NO_DISPOSITION,
+        )
+    )
 
 
 def settle(tx: Transaction, numbers: Sequence[int]) -> None:
@@ -502,21 +513,6 @@ def _moved_anew(move: Move, names: Sequence[str], *, counts: bool) -> Update:
             **_NOT_KEPT,
             **columns,
             **(_COUNTED if counts else {}),
-        )
-    )
-
-
-@cache
-def _confirm() -> Update:
-    return (
-        update(failed_messages)
-        .where(_KEY, or_(legal(Move.CONFIRMED), legal(Move.UPGRADED) & _PRESUMED))
-        .values(
-            status=MOVES[Move.CONFIRMED][1],
-            resolution=Resolution.CONFIRMED,
-            resolved_at=bindparam("at", type_=UtcTime),
-            last_modified=_NOW,
-            **_NO_DISPOSITION,
         )
     )
 

@@ -9,7 +9,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import (
@@ -56,7 +56,9 @@ class LeftOut:
     `looks_again` it does so by itself. `tell` gives the reason in the words of its first message
     that is left out, None if there is none any more. `skip` gives reasons against named messages:
     without it these are not left out. `trials` are half-open breakers, each with the message, not
-    left out, that tries it. `parts` are the several things that hold.
+    left out, that tries it. `parts` are the several things that hold. `by_heads` looks at the head
+    of each stream, and gives another condition for the same messages, which costs less where nearly
+    all of them are held; None if there are too many streams for that.
     """
 
     condition: ColumnElement[bool]
@@ -66,6 +68,7 @@ class LeftOut:
     skip: Callable[[Transaction, Sequence[int]], Mapping[int, str]] | None = None
     trials: Mapping[int, int] = field(default_factory=dict)
     parts: Sequence["LeftOut"] = ()
+    by_heads: Callable[[Transaction], ColumnElement[bool] | None] | None = None
 
 
 WhatHolds = Callable[[Transaction, RetryOperation], LeftOut | None]
@@ -81,12 +84,22 @@ def join_left_out(*given: LeftOut | None) -> LeftOut | None:
     parts = tuple(each for each in given if each is not None)
     if not parts:
         return None
+    looks_at_heads = any(each.by_heads is not None for each in parts)
     return LeftOut(
         condition=or_(*(each.condition for each in parts)),
         reason="; ".join(each.reason for each in parts),
         trials=dict(ChainMap(*(dict(each.trials) for each in parts))),
         parts=parts,
+        by_heads=partial(_join_by_heads, parts) if looks_at_heads else None,
     )
+
+
+def _join_by_heads(parts: Sequence[LeftOut], tx: Transaction) -> ColumnElement[bool] | None:
+    found = [None if each.by_heads is None else each.by_heads(tx) for each in parts]
+    if all(condition is None for condition in found):
+        return None
+    pairs = zip(found, parts, strict=True)
+    return or_(*(part.condition if held is None else held for held, part in pairs))
 
 
 def find_reasons(

@@ -19,6 +19,7 @@ from tests.contract.store_rows import (
 )
 from tests.support.bench import Bench
 from tests.support.factories import FAILED_AT, confirmation, failed_import, failure, unique_id
+from tests.support.statements import statements
 
 UNKNOWN = "00000000-0000-0000-0000-000000000000"
 EARLIER = FAILED_AT - timedelta(minutes=5)
@@ -370,3 +371,38 @@ class TestAFailureAfterTheConfirmation:
         record(database, again(first, time_of_failure=EARLIER))
 
         assert only_message(database)["status"] == "unresolved"
+
+
+class TestConfirmationsInOneBatch:
+    def test_keep_each_its_own_time(self, database):
+        times = [LATER, MUCH_LATER]
+        failures = [failure() for _ in times]
+        record(database, *failures)
+
+        record(
+            database,
+            *(
+                confirmation(unique_id(each), succeeded_at=at, received_at=at)
+                for each, at in zip(failures, times, strict=True)
+            ),
+        )
+
+        stored = messages(database)
+        resolved = [stored[unique_id(each)] for each in failures]
+        assert [each["resolved_at"] for each in resolved] == times
+        assert [each["last_modified"] for each in resolved] == times
+
+    def test_resolve_all_their_messages_in_one_statement(self, database):
+        failures = [failure() for _ in range(20)]
+        record(database, *failures)
+
+        with statements(database) as noted:
+            record(
+                database,
+                *(confirmation(unique_id(each), succeeded_at=LATER) for each in failures),
+            )
+
+        assert {each["status"] for each in messages(database).values()} == {"resolved"}
+        assert sum(each.startswith("UPDATE failed_messages") for each in noted) == 1
+        # One that is sent for each row is noted once, too: it would name its row.
+        assert "failed_messages.number = confirmed.number" in " ".join(noted)

@@ -237,9 +237,9 @@ def _write_plain(values: Sequence[object]) -> str:
     return f"{{{','.join(map(str, values))}}}"
 
 
-def _write_times(values: Sequence[datetime]) -> str:
+def _write_times(values: Sequence[datetime | None]) -> str:
     """Write moments with their offset."""
-    return write_array([each.isoformat() for each in values])
+    return write_array([None if each is None else each.isoformat() for each in values])
 
 
 def _write_digests(values: Sequence[str]) -> str:
