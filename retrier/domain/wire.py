@@ -88,9 +88,11 @@ class Properties:
     def text(self, header: str) -> str | None:
         """Return a header as text; None when it is absent or empty.
 
-        It runs many times for each ingested message, and nearly every value is a text.
+        It runs many times for each ingested message, and nearly every value is a text or is absent.
         """
         value = self.headers.get(header)
+        if value is None:
+            return None
         return (value or None) if type(value) is str else _as_text(value)
 
 

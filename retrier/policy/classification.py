@@ -235,11 +235,11 @@ def _find_built_in(facts: Facts, most_crashes: int) -> str:
 
 @lru_cache(maxsize=_MOST_TYPES)
 def _of_exception(exception_type: str) -> str:
-    names = name_of(exception_type), exception_type
+    name = name_of(exception_type)
     found = (
         reason
-        for reason, wanted in EXCEPTIONS
-        if any(matches((each,), names[_is_whole(each)]) for each in wanted)
+        for reason, of_name, of_type in _BY_EXCEPTION
+        if matches(of_name, name) or matches(of_type, exception_type)
     )
     return next(found, reasons.HANDLER_EXCEPTION)
 
@@ -247,6 +247,17 @@ def _of_exception(exception_type: str) -> str:
 def _is_whole(wanted: str) -> bool:
     """Say whether a name of the table is that of a whole type."""
     return "." in wanted or "::" in wanted
+
+
+_BY_EXCEPTION = [
+    (
+        reason,
+        tuple(each for each in wanted if not _is_whole(each)),
+        tuple(each for each in wanted if _is_whole(each)),
+    )
+    for reason, wanted in EXCEPTIONS
+]
+"""The built-in table, apart what is compared with the name and what with the whole type."""
 
 
 GATEWAY_SET = "gateway"

@@ -108,6 +108,8 @@ def _watch(pgconn: PGconn, wanted: int) -> poll:
     return look
 
 
+PLANS = "force_custom_plan"
+"""A plan for the values at hand: one for any assumes ten ids in an array, and compares them in turn."""
 _SAME_FOR_ALL = {
     # psycopg reads no times in other styles, and `timezone` decides what a day or a minute is.
     "datestyle": "ISO, MDY",
@@ -125,8 +127,7 @@ _SAME_FOR_ALL = {
     "exit_on_error": "off",
     # If a role or database sets "off", a server crash loses acknowledged failures.
     "synchronous_commit": "on",
-    # A generic plan assumes ten ids in any array, and compares them one after the other.
-    "plan_cache_mode": "force_custom_plan",
+    "plan_cache_mode": PLANS,
     # Where scans are forbidden, a scan of two rows counts as dear, and was compiled for 60 ms.
     "jit": "off",
 }

@@ -1,12 +1,11 @@
 """The properties of an AMQP 0-9-1 message, read and edited as the bytes of the content header."""
 
 import struct
-from abc import abstractmethod
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
-from typing import Literal, TypeVar
+from typing import Literal
 
 from retrier.domain.headers import BROKER_COUNTERS
 from retrier.domain.wire import SETTABLE_TEXTS, Edit, Properties, UnreadableProperties
@@ -30,7 +29,10 @@ HEAD = struct.Struct(">BI")
 
 HEAD_SIZE = HEAD.size
 PADDING = bytes(0xFF + HEAD_SIZE)
-"""Added to a table: the head of a value is read up to this far after the last byte."""
+"""Added to a table: the head of a value is read up to this far after the last byte.
+
+A name that is cut short ends in it. Its type letter is 0 then, which is no type.
+"""
 
 Span = tuple[int, int]
 """Start, and end (exclusive)."""
@@ -38,18 +40,8 @@ Span = tuple[int, int]
 
 def entries(table: bytes) -> list[bytes]:
     """Split a table, without its length, into its entries. Raises UnreadableProperties."""
-    return entries_and_others(table)[0]
-
-
-def entries_and_others(table: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Return all entries, and apart those that are not long strings. Raises UnreadableProperties.
-
-    This runs for every ingested message, so it is one plain loop; nearly every value is a long
-    string.
-    """
-    found, others = [], []
+    found = []
     start, size = 0, len(table)
-    # A name that is cut short ends in the padding. Its type letter is 0 then, which is no type.
     padded = table + PADDING
     while start < size:
         value = start + 1 + padded[start]
@@ -57,10 +49,9 @@ def entries_and_others(table: bytes) -> tuple[list[bytes], list[bytes]]:
         end = value + HEAD_SIZE + length
         if letter != LONG_STRING or end > size:
             end = end_of_value(table, value)
-            others.append(table[start:end])
         found.append(table[start:end])
         start = end
-    return found, others
+    return found
 
 
 def names(found: Iterable[bytes]) -> list[str]:
@@ -75,7 +66,7 @@ def names(found: Iterable[bytes]) -> list[str]:
 def runs_without(table: bytes, leaves_out: Callable[[bytes], bool]) -> list[bytes]:
     """Return the pieces between the entries that are left out. Raises UnreadableProperties.
 
-    The same loop as `entries_and_others`, but for copying: it makes no object per entry, and
+    The same loop as `entries`, but for copying: it makes no object per entry, and
     returns what is kept in few pieces.
     """
     runs = []
@@ -273,19 +264,16 @@ def present(flags: int) -> tuple[tuple[str, int, int], ...]:
     )
 
 
-Value_co = TypeVar("Value_co", covariant=True)
-
-
-class _Late(Mapping[str, Value_co]):
-    """A mapping that keeps its values as bytes and decodes each one when it is read."""
+class AmqpFields(Mapping[str, str | int]):
+    """All fields except the headers; kept as bytes, and each is decoded when it is read."""
 
     __slots__ = ("_bytes",)
 
     def __init__(self, found: Mapping[str, bytes]) -> None:
         self._bytes = found
 
-    @abstractmethod
-    def __getitem__(self, name: str) -> Value_co: ...
+    def __getitem__(self, name: str) -> str | int:
+        return decode_field(name, self._bytes[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._bytes
@@ -297,49 +285,42 @@ class _Late(Mapping[str, Value_co]):
         return len(self._bytes)
 
 
-class AmqpFields(_Late[str | int]):
-    """All fields except the headers."""
-
-    __slots__ = ()
-
-    def __getitem__(self, name: str) -> str | int:
-        return decode_field(name, self._bytes[name])
-
-
-class AmqpHeaders(_Late[object]):
-    """The headers; long strings are decoded when read, all others are decoded already."""
-
-    __slots__ = ("_others",)
-
-    def __init__(self, found: Mapping[str, bytes], others: Mapping[str, object]) -> None:
-        self._bytes = found
-        self._others = others
-
-    def __getitem__(self, name: str) -> object:
-        if name not in self._bytes:
-            raise KeyError(name)
-        return self.get(name)
-
-    def get(self, name: str, default: object = None) -> object:
-        """Return a header. It runs for each ingested header, so a text takes no further call."""
-        entry = self._bytes.get(name)
-        if entry is None:
-            return default
-        value = entry[0] + 1
-        if entry[value] != LONG_STRING:
-            return self._others[name]
-        return entry[value + HEAD_SIZE :].decode("utf-8", "backslashreplace")
-
-
-def read_entries(table: bytes) -> tuple[AmqpHeaders, list[bytes]]:
+def read_entries(table: bytes) -> tuple[dict[str, object], list[bytes]]:
     """Return the headers of a table, and its entries; the table comes without its length.
 
-    Values other than long strings are decoded at once, as they may be unreadable. Raises
-    UnreadableProperties.
+    Raises UnreadableProperties.
     """
-    found, others = entries_and_others(table)
-    by_name = dict(zip(names(found), found, strict=True))
-    return AmqpHeaders(by_name, decode_entries(others) if others else {}), found
+    try:
+        return _read_texts(table)
+    except (UnicodeDecodeError, UnreadableProperties):
+        # Of several faults the one that `read` names: a failed import may be read by either.
+        found = entries(table)
+        return decode_entries(found), found
+
+
+def _read_texts(table: bytes) -> tuple[dict[str, object], list[bytes]]:
+    """Do so if all texts are UTF-8. Raises UnicodeDecodeError, UnreadableProperties.
+
+    This runs for every ingested message, so it is one plain loop; nearly every value is a text. A
+    plain dict of decoded values takes less than values that are decoded when they are read: twenty
+    are asked for, and each question would be a call.
+    """
+    headers: dict[str, object] = {}
+    found = []
+    start, size = 0, len(table)
+    padded = table + PADDING
+    while start < size:
+        value = start + 1 + padded[start]
+        letter, length = HEAD.unpack_from(padded, value)
+        end = value + HEAD_SIZE + length
+        if letter == LONG_STRING and end <= size:
+            headers[padded[start + 1 : value].decode()] = padded[value + HEAD_SIZE : end].decode()
+        else:
+            end = end_of_value(table, value)
+            headers[padded[start + 1 : value].decode()] = _decode(table[value:end], 0)
+        found.append(padded[start:end])
+        start = end
+    return headers, found
 
 
 def decode_field(name: str, part: bytes) -> str | int:
@@ -430,7 +411,7 @@ class AmqpPropertyCodec:
         return read_what_can_be(raw)
 
     def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
-        """Return both; most values are decoded when read. Raises UnreadableProperties."""
+        """Return both. Raises UnreadableProperties."""
         undefined, parts = _split(raw)
         headers, found = read_entries(parts.pop("headers", b"")[LENGTH:])
         properties = Properties(headers=headers, fields=AmqpFields(parts))

@@ -47,6 +47,19 @@ def test_one_of_several_is_enough() -> None:
     assert matches(("a", "b*"), "bc")
 
 
+def test_one_of_several_must_match_the_whole_text() -> None:
+    assert not matches(("a", "b", "cd"), "abcd")
+
+
+@pytest.mark.parametrize("text", ["", "a"])
+def test_no_globs_match_nothing(text: str) -> None:
+    assert not matches((), text)
+
+
+def test_a_glob_without_letters_matches_the_empty_text_beside_others() -> None:
+    assert matches(("a", ""), "")
+
+
 def test_a_hostile_text_takes_no_time() -> None:
     assert not matches(("*a" * 20 + "b",), "a" * 1024)
 
