@@ -206,8 +206,8 @@ class Snapshot:
     that are not routine, newest first.
     `archives` are archive operations that are open, or were a moment ago.
     `messages` are the marks of those whose pages are open.
-    `new_groups` counts those of the first classifier that were first seen within NEW_FOR, and
-    `group_ids` are those of all. `version` is that of the texts which tabs were sent from it.
+    `new_groups` counts those of the first classifier that were first seen within NEW_FOR, `alone`
+    those of one message. `group_ids` are those of all. `version` is that of the texts which tabs were sent from it.
     """
 
     at: datetime
@@ -218,6 +218,7 @@ class Snapshot:
     groups: Groups
     group_ids: frozenset[str]
     new_groups: int
+    alone: int
     queues: Sequence[CountLine]
     others: OtherCounts
     minutes: Sequence[Slot]
@@ -401,6 +402,10 @@ def _count_new_groups(groups: Groups, at: datetime) -> int:
     return sum(each.first_seen >= since for each in groups.get(CLASSIFIERS[0], ()))
 
 
+def _count_alone(groups: Groups) -> int:
+    return sum(each.count == 1 for each in groups.get(CLASSIFIERS[0], ()))
+
+
 def _ids_of(groups: Groups) -> frozenset[str]:
     return frozenset(each.key for lines in groups.values() for each in lines)
 
@@ -568,6 +573,7 @@ class PageCounts:
             groups=groups,
             group_ids=_ids_of(groups),
             new_groups=_count_new_groups(groups, found.at),
+            alone=_count_alone(groups),
             queues=count_queues(causes, self._facts),
             others=count_others(self._db),
             minutes=self._series.minutes(),
@@ -606,6 +612,7 @@ class PageCounts:
             groups=groups,
             group_ids=_ids_of(groups) if news else last.group_ids,
             new_groups=_count_new_groups(groups, last.at) if news else last.new_groups,
+            alone=_count_alone(groups) if news else last.alone,
             queues=queues,
             minutes=self._series.minutes(),
             hours=self._series.hours(),

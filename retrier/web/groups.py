@@ -1,5 +1,7 @@
 """Failure groups: listed, retried, archived, commented on, and taken note of when they are over."""
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -200,6 +202,31 @@ def _in_order(
     return iter(sorted((*counted, *emptied), key=key, reverse=query.descending))
 
 
+MANY_GROUPS = 1_000
+"""From so many on it is told what makes a group of each message."""
+_GENERATED = re.compile(r"\d[0-9a-fA-F]*")
+
+
+def tell_generated(found: Snapshot) -> str | None:
+    """Say that generated names make a group of nearly each message, if they do.
+
+    What is generated is mostly a number. The newest groups are looked at, not all of them.
+    """
+    groups = found.groups.get(CLASSIFIERS[0], ())
+    if len(groups) < MANY_GROUPS or 2 * found.alone < len(groups):
+        return None
+    looked_at = [each.title for each in groups[:MANY_GROUPS] if each.count == 1]
+    alike = Counter(_GENERATED.sub("*", title) for title in looked_at)
+    name, count = next(iter(alike.most_common(1)), ("", 0))
+    if 2 * count < len(looked_at) or name in looked_at:
+        return None
+    return (
+        f"{number(found.alone)} of {number(len(groups))} groups have one message each. Most are named "
+        f"“{title_words(name)}”, with another text in place of each *. Such names are generated: "
+        "the setting ingestion.generated_names makes them one group."
+    )
+
+
 class GroupList:
     """The groups of a classifier, newest failure first; behind them those that have only a retry.
 
@@ -334,6 +361,7 @@ def get_groups(request: Request, parts: Parts, query: ListQuery) -> Response:
         query=query,
         names=NAMES,
         fields=shown_fields(parts),
+        generated=tell_generated(found) if query.by == DEFAULT else None,
         live_rows="" if query.text or query.since else group_prefix(classifier),
         counted_at=found.at,
     )

@@ -1,12 +1,14 @@
 """The page of groups, and what can be done with one."""
 
 import re
+from html import unescape
 
 import httpx
 import pytest
 from sqlalchemy import event
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.web.groups import MANY_GROUPS
 from tests.support.factories import failure
 from tests.support.web import Web, forms_of
 
@@ -503,3 +505,21 @@ def test_a_group_that_is_being_retried_stands_where_its_request_is_the_newest(we
         "Shop.Failing",
     ]
     assert [each.split(":")[0] for each in titles(web.get("/"))] == ["Shop.Failing", "Shop.Emptied"]
+
+
+def test_it_is_told_that_generated_names_make_a_group_of_each_message(web: Web) -> None:
+    web.api.receive(
+        *(failure(exception_type=f"Gen.Made`{number}") for number in range(MANY_GROUPS))
+    )
+
+    html = web.get("/groups")
+
+    assert "1,000 of 1,000 groups have one message each" in html
+    assert "“Gen.Made`*: Shop.Stock.Take(String item)”" in unescape(html)
+    assert "one message each" not in web.get("/groups", by="queue")
+
+
+def test_fewer_groups_of_one_message_are_no_matter(web: Web) -> None:
+    web.api.receive(*(failure(exception_type=f"Gen.Made`{number}") for number in range(20)))
+
+    assert "one message each" not in web.get("/groups")
