@@ -53,10 +53,9 @@ from retrier.store.fields import count_values
 from retrier.store.groups import (
     GroupCount,
     WantedGroups,
-    add_archives,
-    add_retries,
     count_archived_groups,
     count_groups,
+    find_acts,
     find_group,
     find_groups,
 )
@@ -194,8 +193,10 @@ def get_groups(
     else:
         title = None if classifierfilter in _NO_FILTER else classifierfilter
         counted = _count(parts, classifier, title)
-        retried = add_retries(parts.db, counted, classifier, title)
-        found = wanted.page_of(add_archives(parts.db, retried, classifier, title), page)
+        ids_counted = {each.group.group_id for each in counted}
+        acts = find_acts(parts.db, ids_counted, classifier, title)
+        listed = wanted.page_of((*counted, *acts.emptied), page)
+        found = replace(listed, items=tuple(map(acts.add_to, listed.items)))
     return answer(request, _show(parts, found.items), page_headers(request, page, found.total))
 
 
@@ -309,8 +310,13 @@ def _commented(shown: G, comments: Mapping[str, shapes.GroupComment]) -> G:
 
 def _find(parts: ApiParts, classifier: str, ids: IdRange, page: PageRequest) -> Page[GroupCount]:
     found = find_groups(parts.db, classifier, ids, page)
-    # add_retries appends other groups with a retry alive: they were not asked for.
-    return replace(found, items=add_retries(parts.db, found.items, classifier)[: len(found.items)])
+    acts = find_acts(parts.db, {each.group.group_id for each in found.items}, classifier)
+    return replace(
+        found,
+        items=tuple(
+            replace(each, operation=acts.retries.get(each.group.group_id)) for each in found.items
+        ),
+    )
 
 
 def _count(parts: ApiParts, classifier: str, title: str | None) -> Sequence[GroupCount]:

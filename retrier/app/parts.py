@@ -22,6 +22,7 @@ from retrier.app.queue_looks import LOOK_SECONDS, QueueLooks, WholeNames
 from retrier.audit import Audit
 from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
+from retrier.domain.classifiers import Fold, as_it_is
 from retrier.domain.dialects import BUILT_IN
 from retrier.domain.dialects.dialect import have_none
 from retrier.domain.hosts import Hosts, Proxies, parse_host, parse_network, parse_origin
@@ -33,6 +34,7 @@ from retrier.http.login import LoginProvider
 from retrier.imports import FailedImports
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import QueueMapping, read_import
+from retrier.policy.patterns import Generated
 from retrier.policy.policy_set import Judge
 from retrier.processor.archive import Archiving
 from retrier.processor.broker import AttendedTransport, Broker, Progress
@@ -253,7 +255,14 @@ def make_mapping(
         own=tuple(each.dialect for each in settings.ingestion.dialects),
         fields=settings.search.declared,
         exists=exists,
+        fold=_fold(settings),
     )
+
+
+def _fold(settings: Settings) -> Fold:
+    """Return what folds names; without patterns it costs nothing but the call."""
+    patterns = settings.ingestion.generated_names
+    return Generated(patterns).fold if patterns else as_it_is
 
 
 def _stripped(settings: Settings) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.selection import Selection
 from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
 from retrier.web.forms import SentForm
-from retrier.web.groups import GroupRow, list_rows
+from retrier.web.groups import GroupList, GroupRow
 from retrier.web.page import environment, see_other, show
 from retrier.web.parts import Addition, NavigationLink, PageParts, Parts
 from retrier.web.wording import in_words, noun
@@ -173,7 +173,7 @@ def shop_page(folder: Path) -> Addition:
     @router.get("")
     def get_shop(request: Request, parts: Parts) -> Response:
         """Show the shop."""
-        groups = list_rows(parts.db, parts.counts.snapshot(), CLASSIFIERS[0])
+        groups = GroupList(parts.db, parts.counts.snapshot(), CLASSIFIERS[0]).newest()
         chosen = groups_of_parts(groups).values()
         samples = _find_samples(parts, (each.group_id for each in chosen))
         counts = read_counts(workspace.counts)

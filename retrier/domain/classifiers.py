@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from hashlib import sha256
 from operator import attrgetter
@@ -27,21 +28,36 @@ class GroupKey(StrEnum):
 CauseOf = Callable[[FailureDetails], Cause]
 """Returns the cause of a failure."""
 
+Fold = Callable[[str], str]
+"""Takes out of the name of a type or a frame what was generated: else each failure is a group."""
 
-def classify(details: FailureDetails) -> tuple[FailureGroup, ...]:
+
+def as_it_is(name: str) -> str:
+    """Return a name of which nothing was generated."""
+    return name
+
+
+def classify(details: FailureDetails, fold: Fold = as_it_is) -> tuple[FailureGroup, ...]:
     """Return the groups of a failure: one of each classifier, so that no list of groups hides it.
 
     Ids are ServiceControl's: the MD5-Guid of classifier and title (ClassifyFailedMessageEnricher).
     """
-    return tuple(_group(name, clean(title_of(details))) for name, title_of in _TITLES.items())
+    titles = (
+        (CLASSIFIERS[0], _exception_and_frame(details, fold)),
+        *((name, title_of(details)) for name, title_of in _TITLES.items()),
+    )
+    return tuple(_group(name, clean(title)) for name, title in titles)
 
 
-def cause_of(details: FailureDetails) -> Cause:
+def cause_of(details: FailureDetails, fold: Fold = as_it_is) -> Cause:
     """Return the cause of a failure, with its groups.
 
     Of a stack trace only the frame in a title counts: most traces differ in line numbers and ids.
+    The type is folded, too: a cause for each message would be as slow as a group.
     """
-    groups = classify(details)
+    if details.exception_type:
+        details = replace(details, exception_type=fold(details.exception_type))
+    groups = classify(details, fold)
     return Cause(
         fingerprint=_fingerprint(details, groups),
         queue=details.queue,
@@ -55,7 +71,7 @@ def cause_of(details: FailureDetails) -> Cause:
     )
 
 
-def cause_of_alike() -> CauseOf:
+def cause_of_alike(fold: Fold = as_it_is) -> CauseOf:
     """Return a `cause_of` with a cache: failures with equal fields are classified once.
 
     The cache never forgets: use one for each received batch, in which many have the same cause.
@@ -66,7 +82,7 @@ def cause_of_alike() -> CauseOf:
         key = _cause_fields(details)
         cause = known.get(key)
         if cause is None:
-            cause = known[key] = cause_of(details)
+            cause = known[key] = cause_of(details, fold)
         return cause
 
     return cause_of_once
@@ -104,11 +120,11 @@ WITHOUT_TRACE = ": No stacktrace"
 """How the title of a group ends whose failures have no stack trace: the same as ServiceControl's."""
 
 
-def _exception_and_frame(details: FailureDetails) -> str:
+def _exception_and_frame(details: FailureDetails, fold: Fold) -> str:
     """Return what was thrown and where; without an exception, why the message was given up."""
     if details.exception_type:
         frame = first_frame(details.stack_trace or "", details.exception_message)
-        return f"{details.exception_type}{f': {frame}' if frame else WITHOUT_TRACE}"
+        return f"{details.exception_type}{f': {fold(frame)}' if frame else WITHOUT_TRACE}"
     return f"{details.failure_reason or NO_REASON}: {details.queue}"
 
 
@@ -126,14 +142,13 @@ def _endpoint(details: FailureDetails) -> str:
 
 _TITLES: Mapping[str, Callable[[FailureDetails], str]] = MappingProxyType(
     {
-        "Exception Type and Stack Trace": _exception_and_frame,
         "Message Type": _message_type,
         "Endpoint Address": _queue,
         "Endpoint Name": _endpoint,
     }
 )
 
-CLASSIFIERS: tuple[str, ...] = tuple(_TITLES)
+CLASSIFIERS: tuple[str, ...] = ("Exception Type and Stack Trace", *_TITLES)
 """The names of the classifiers, the default one first."""
 
 

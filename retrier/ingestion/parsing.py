@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from retrier.domain import dialects
-from retrier.domain.classifiers import CauseOf, cause_of, cause_of_alike
+from retrier.domain.classifiers import CauseOf, Fold, as_it_is, cause_of, cause_of_alike
 from retrier.domain.copies import PROBE_BODY
 from retrier.domain.dialects import written_by_consumer
 from retrier.domain.dialects.accounts import BY_CONSUMERS, read_failure, read_worker
@@ -73,6 +73,7 @@ class QueueMapping:
     `destinations` has queues by what a library names instead of a queue.
     `own` are the dialects of the settings, the same for all queues.
     `fields` are the declared fields, the same for all queues.
+    `fold` takes out of names of types and frames what was generated, the same for all queues.
     `exists` says whether the broker has a queue; asked is about names with `@`, and
     about routing keys of a library that names no queue.
     """
@@ -89,6 +90,7 @@ class QueueMapping:
     own: tuple[OwnDialect, ...] = ()
     fields: tuple[DeclaredField, ...] = ()
     exists: Callable[[str], bool] = have_none
+    fold: Fold = as_it_is
 
 
 CLOCK_SLACK = timedelta(days=1)
@@ -375,7 +377,7 @@ class Reading:
             reader=FactReader(codec, mapping.volatile),
             mapping=mapping,
             received_at=received_at,
-            cause_of=cause_of_alike(),
+            cause_of=cause_of_alike(mapping.fold),
         )
 
     def parse_next(self) -> bool:
@@ -397,10 +399,10 @@ def parse(
     codec: PropertyCodec,
     mapping: QueueMapping,
     received_at: datetime,
-    cause_of: CauseOf = cause_of,
 ) -> Received:
     """Return what the delivery is; one that cannot be read is a failed import. Never raises."""
-    return _parse(delivery, FactReader(codec, mapping.volatile), mapping, received_at, cause_of)
+    reader = FactReader(codec, mapping.volatile)
+    return _parse(delivery, reader, mapping, received_at, partial(cause_of, fold=mapping.fold))
 
 
 def _parse(
@@ -447,6 +449,7 @@ def read_import(
         own_queues=frozenset(mappings),
         own=of_any.own,
         fields=of_any.fields,
+        fold=of_any.fold,
     )
     mapping = mappings.get(kept.error_queue, unlisted)
     if destination is not None:

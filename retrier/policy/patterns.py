@@ -189,6 +189,31 @@ class Extract:
         return part.decode(errors="replace") if part else None
 
 
+GENERATED = "*"
+"""What stands in a name in place of what was generated."""
+
+
+class Generated:
+    """Patterns of what is generated in names: of types, and of frames. Threads may share it."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        """Compile them, to be used one after the other. Raises ValueError for what is no pattern."""
+        self._patterns = []
+        for each in patterns:
+            count_steps(each)
+            found = re2.compile(each.encode(), _options())
+            if found.search(b""):
+                raise ValueError("finds something where there is no text: write + in place of *")
+            self._patterns.append(found)
+
+    def fold(self, name: str) -> str:
+        """Return a name with `*` in place of whatever one of them finds."""
+        folded = name.encode("utf-8", "ignore")
+        for each in self._patterns:
+            folded = each.sub(GENERATED.encode(), folded)
+        return folded.decode(errors="replace")
+
+
 def _options() -> re2.Options:
     options = re2.Options()
     options.max_mem = _MEMORY

@@ -270,6 +270,7 @@ _LISTS: frozenset[KeyPath] = frozenset(
         ("ingestion", "error_queues"),
         ("ingestion", "dialects"),
         ("ingestion", "volatile_headers"),
+        ("ingestion", "generated_names"),
         ("search", "fields"),
         ("api", "allowed_hosts"),
         ("api", "allowed_origins"),

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.retention import RetentionTimes
+from retrier.policy.patterns import Generated
 from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.settings.access import AccessSection, find_access_clashes
 from retrier.settings.brokers import (
@@ -308,6 +309,14 @@ class Database(Section):
     upgrade: bool = True
 
 
+def _check_generated(pattern: str) -> str:
+    Generated([pattern])
+    return pattern
+
+
+GeneratedName = Annotated[str, AfterValidator(_check_generated)]
+
+
 class Ingestion(Section):
     """How failed messages are taken off the error queues."""
 
@@ -320,6 +329,8 @@ class Ingestion(Section):
     """The header with the id of the stream that a message belongs to."""
     volatile_headers: tuple[HeaderName, ...] = ()
     """More headers, with `*`, that say nothing about which message it is."""
+    generated_names: tuple[GeneratedName, ...] = ()
+    """Patterns of what differs in the names of exceptions and frames that mean the same."""
     stream_order_header: HeaderName = "Retrier.StreamPosition"
     """The header with the position of a message in its stream: a number or a time."""
     dialects: tuple[DialectSection, ...] = ()

@@ -328,10 +328,17 @@ def count_unresolved(tx: Transaction, after: int = 0) -> UnresolvedCounts:
         .where(_UNRESOLVED, *([messages.failure_seq > after] if after else []))
         .group_by(messages.cause_id)
     )
-    # SUM is a NUMERIC on PostgreSQL.
     found = [
-        CauseCount(**{**row, "dead": int(row["dead"]), "scheduled": int(row["scheduled"])})
-        for row in tx.execute(query).mappings()
+        CauseCount(
+            cause_id=cause_id,
+            count=count,
+            dead=int(dead),  # a sum is a NUMERIC on PostgreSQL
+            scheduled=int(scheduled),
+            first=first,
+            surely=surely,
+            last=last,
+        )
+        for cause_id, count, dead, scheduled, first, surely, last in tx.execute(query)
     ]
     return UnresolvedCounts(at=tx.now, up_to=up_to, causes=found)
 
@@ -351,20 +358,24 @@ def find_cause_facts(tx: Transaction, cause_ids: Sequence[int]) -> Mapping[int, 
         .join(failure_groups, failure_groups.c.group_id == cause_groups.c.group_id)
         .where(member)
     )
-    for cause_id, *group in tx.execute(grouped):
-        group_id, classifier, title = group
-        each = FailureGroup(group_id=group_id, classifier=classifier, title=title)
+    # One value for each group, not for each cause of it: all of them stay in memory.
+    groups: dict[str, FailureGroup] = {}
+    for cause_id, group_id, classifier, title in tx.execute(grouped):
+        each = groups.get(group_id)
+        if each is None:
+            each = FailureGroup(group_id=group_id, classifier=classifier, title=title)
+            groups[group_id] = each
         found.setdefault(cause_id, []).append(each)
-    recorded = _find_recorded(tx, {each.group_id for some in found.values() for each in some})
+    recorded = _find_recorded(tx, groups)
     names = ("cause_id", "queue", "exception_type", "exception_message", "failure_reason")
     query = select(*(causes.c[name] for name in names)).where(
         tx.sql.member(causes.c.cause_id, cause_ids)
     )
     facts: dict[int, CauseFacts] = {}
     for row in tx.execute(query).mappings():
-        groups = tuple(found.get(row["cause_id"], ()))
-        first = {each.group_id: recorded[each.group_id] for each in groups}
-        facts[row["cause_id"]] = CauseFacts(**row, groups=groups, recorded=first)
+        of_cause = tuple(found.get(row["cause_id"], ()))
+        first = {each.group_id: recorded[each.group_id] for each in of_cause}
+        facts[row["cause_id"]] = CauseFacts(**row, groups=of_cause, recorded=first)
     return facts
 
 

@@ -1,6 +1,6 @@
 """Failure groups and causes: found at the first failure, and counted for people."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -249,26 +249,6 @@ def find_groups(
     return Page(items=tuple(each for each in found if each is not None), total=len(keys))
 
 
-@reading
-def add_retries(
-    tx: Transaction, counted: Sequence[GroupCount], classifier: str, title: str | None = None
-) -> tuple[GroupCount, ...]:
-    """Return the groups with their retries, and other groups whose retry is to be shown, too.
-
-    While a retry runs, and until a person acknowledges its end, its group may have no unresolved
-    message, so it was not counted. Raises DatabaseUnavailable.
-    """
-    finished = finished_of_groups(tx)
-    unseen = {key: each for key, each in finished.items() if each.acknowledged_at is None}
-    alive = _alive_operations(tx)
-    emptied = (alive.keys() | unseen.keys()) - {each.group.group_id for each in counted}
-    more = find_uncounted(tx, sorted(emptied), classifier, title)
-    last = finished | alive
-    return tuple(
-        replace(each, operation=last.get(each.group.group_id)) for each in (*counted, *more)
-    )
-
-
 def find_uncounted(
     tx: Transaction, group_ids: Sequence[str], classifier: str, title: str | None
 ) -> Sequence[GroupCount]:
@@ -383,18 +363,47 @@ SHOWN_FOR = timedelta(days=1)
 """How long a completed operation is shown with its group unless a person takes note of it."""
 
 
-@reading
-def add_archives(
-    tx: Transaction, counted: Sequence[GroupCount], classifier: str, title: str | None = None
-) -> tuple[GroupCount, ...]:
-    """Return the groups with what archives them, and other groups that are archived, too.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActsOnGroups:
+    """What is retried and archived of groups, or was last, by the group's id.
 
-    Of a retry and an archive that are over the later one is shown. Raises DatabaseUnavailable.
+    `emptied` are the groups that are listed for it, though no message of them is counted: while a
+    retry runs, and until a person takes note of its end, and those that are archived.
     """
-    found = dict(_list_archives(tx, _HOLDS))  # the newest of each group
-    emptied = found.keys() - {each.group.group_id for each in counted}
-    more = find_uncounted(tx, sorted(emptied), classifier, title) if emptied else ()
-    return tuple(replace(each, archive=_shown(each, found)) for each in (*counted, *more))
+
+    retries: Mapping[str, RetryOperation]
+    archives: Mapping[str, ArchiveOperation]
+    emptied: tuple[GroupCount, ...] = ()
+
+    def add_to(self, counted: GroupCount) -> GroupCount:
+        """Return a group with its retry and its archive; if both are over, with the later one."""
+        found = replace(counted, operation=self.retries.get(counted.group.group_id))
+        return replace(found, archive=_shown(found, self.archives))
+
+
+@reading
+def find_acts(
+    tx: Transaction, counted: Container[str], classifier: str, title: str | None = None
+) -> ActsOnGroups:
+    """Return what is done about groups, and those that are listed beside the counted ones for it.
+
+    It costs as much as was asked for lately, however many groups there are. Raises
+    DatabaseUnavailable.
+    """
+    finished = finished_of_groups(tx)
+    unseen = {key: each for key, each in finished.items() if each.acknowledged_at is None}
+    alive = _alive_operations(tx)
+    archives = dict(_list_archives(tx, _HOLDS))  # the newest of each group
+    retried = sorted(each for each in alive.keys() | unseen.keys() if each not in counted)
+    archived = sorted(each for each in archives.keys() - {*alive, *unseen} if each not in counted)
+    acts = ActsOnGroups(retries=finished | alive, archives=archives)
+    emptied = [
+        acts.add_to(each)
+        for ids in (retried, archived)
+        if ids
+        for each in find_uncounted(tx, ids, classifier, title)
+    ]
+    return replace(acts, emptied=tuple(emptied))
 
 
 def list_group_archives(tx: Transaction) -> Sequence[tuple[str, ArchiveOperation]]:

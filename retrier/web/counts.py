@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from operator import attrgetter
 
 from retrier.clock import Clock
 from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState
@@ -170,6 +171,8 @@ class MessageWatch:
 Groups = Mapping[str, Sequence["CountLine"]]
 
 _MOST_OPERATIONS = 100
+NEW_FOR = timedelta(hours=24)
+"""How long a group is new, unless a reader says since when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +206,8 @@ class Snapshot:
     that are not routine, newest first.
     `archives` are archive operations that are open, or were a moment ago.
     `messages` are the marks of those whose pages are open.
-    `version` is that of the texts which tabs were sent from it.
+    `new_groups` counts those of the first classifier that were first seen within NEW_FOR, `alone`
+    those of one message. `group_ids` are those of all. `version` is that of the texts which tabs were sent from it.
     """
 
     at: datetime
@@ -212,6 +216,9 @@ class Snapshot:
     told: tuple[int, ...]
     causes: Mapping[int, CauseCount]
     groups: Groups
+    group_ids: frozenset[str]
+    new_groups: int
+    alone: int
     queues: Sequence[CountLine]
     others: OtherCounts
     minutes: Sequence[Slot]
@@ -252,17 +259,17 @@ class Snapshot:
     @property
     def unresolved(self) -> int:
         """How many messages are unresolved."""
-        return sum(each.count for each in self.causes.values())
+        return sum(each.count for each in self.queues)
 
     @property
     def dead(self) -> int:
         """How many of these are dead."""
-        return sum(each.dead for each in self.causes.values())
+        return sum(each.dead for each in self.queues)
 
     @property
     def scheduled(self) -> int:
         """How many of these are scheduled."""
-        return sum(each.scheduled for each in self.causes.values())
+        return sum(each.scheduled for each in self.queues)
 
 
 def add_causes(
@@ -293,14 +300,18 @@ Members = list[tuple[CauseCount, CauseFacts]]
 
 def count_groups(causes: Mapping[int, CauseCount], facts: Mapping[int, CauseFacts]) -> Groups:
     """Return the groups of each classifier, newest failure first."""
-    members: dict[FailureGroup, Members] = {}
+    groups: dict[str, FailureGroup] = {}
+    members: dict[str, Members] = {}
     for cause_id, counted in causes.items():
-        for group in facts[cause_id].groups if cause_id in facts else ():
-            members.setdefault(group, []).append((counted, facts[cause_id]))
+        if cause_id in facts:
+            known = facts[cause_id]
+            for group in known.groups:
+                groups.setdefault(group.group_id, group)
+                members.setdefault(group.group_id, []).append((counted, known))
     found: dict[str, list[CountLine]] = {classifier: [] for classifier in CLASSIFIERS}
-    for group, of_group in members.items():
-        line = _line(group.group_id, group.title, of_group)
-        found.setdefault(group.classifier, []).append(line)
+    for key, of_group in members.items():
+        line = _line(key, groups[key].title, of_group)
+        found.setdefault(groups[key].classifier, []).append(line)
     return {classifier: _newest_first(lines) for classifier, lines in found.items()}
 
 
@@ -315,11 +326,43 @@ def count_queues(
     return _newest_first(_line(queue, queue, of_queue) for queue, of_queue in members.items())
 
 
+def add_lines(known: Sequence[CountLine], news: Iterable[CountLine]) -> Sequence[CountLine]:
+    """Return the lines with those of new failures added, newest failure first.
+
+    Only lines with news are made anew: where each message is a group, all of them take seconds.
+    Which queue is the fullest one, and the sample, is as it was until all are counted again.
+    """
+    added = {each.key: each for each in news}
+    if not added:
+        return known
+    before = {each.key: each for each in known if each.key in added}
+    changed = [
+        _add_line(before[key], each) if key in before else each for key, each in added.items()
+    ]
+    return _newest_first([*changed, *(each for each in known if each.key not in added)])
+
+
+def _add_line(one: CountLine, other: CountLine) -> CountLine:
+    return replace(
+        one,
+        count=one.count + other.count,
+        dead=one.dead + other.dead,
+        scheduled=one.scheduled + other.scheduled,
+        first=min(one.first, other.first),
+        first_seen=min(one.first_seen, other.first_seen),
+        last=max(one.last, other.last),
+        queues=tuple(dict.fromkeys((*one.queues, *other.queues))),
+        sample=one.sample or other.sample,
+    )
+
+
 def _newest_first(lines: Iterable[CountLine]) -> Sequence[CountLine]:
-    return sorted(lines, key=lambda each: (each.last, each.key), reverse=True)
+    return sorted(lines, key=attrgetter("last", "key"), reverse=True)
 
 
 def _line(key: str, title: str, members: Members) -> CountLine:
+    if len(members) == 1:
+        return _line_of_one(key, title, *members[0])
     fullest = sorted(members, key=lambda each: -each[0].count)
     counts = [counted for counted, _ in members]
     surely = min(each.surely for each in counts)
@@ -336,6 +379,35 @@ def _line(key: str, title: str, members: Members) -> CountLine:
         queues=tuple(dict.fromkeys(facts.queue for _, facts in fullest)),
         sample=_sample(fullest[0][1]),
     )
+
+
+def _line_of_one(key: str, title: str, counted: CauseCount, facts: CauseFacts) -> CountLine:
+    """Return the same of a single cause. Nearly all are so where each message is a group."""
+    return CountLine(
+        key=key,
+        title=title,
+        count=counted.count,
+        dead=counted.dead,
+        scheduled=counted.scheduled,
+        first=counted.first,
+        first_seen=min(counted.surely, facts.recorded.get(key, counted.surely)),
+        last=counted.last,
+        queues=(facts.queue,),
+        sample=_sample(facts),
+    )
+
+
+def _count_new_groups(groups: Groups, at: datetime) -> int:
+    since = at - NEW_FOR
+    return sum(each.first_seen >= since for each in groups.get(CLASSIFIERS[0], ()))
+
+
+def _count_alone(groups: Groups) -> int:
+    return sum(each.count == 1 for each in groups.get(CLASSIFIERS[0], ()))
+
+
+def _ids_of(groups: Groups) -> frozenset[str]:
+    return frozenset(each.key for lines in groups.values() for each in lines)
 
 
 def _sample(facts: CauseFacts) -> str | None:
@@ -486,6 +558,7 @@ class PageCounts:
         found = count_unresolved(self._db)
         causes = {each.cause_id: each for each in found.causes}
         self._learn(causes)
+        groups = count_groups(causes, self._facts)
         self._series.look(found.at)
         last, history = self._snapshot, read_history(self._db)
         alive = find_processor(self._db)
@@ -497,7 +570,10 @@ class PageCounts:
             up_to=found.up_to,
             told=self._look_at_log(_LOOK_FAR_BACK) if last is None else last.told,
             causes=causes,
-            groups=count_groups(causes, self._facts),
+            groups=groups,
+            group_ids=_ids_of(groups),
+            new_groups=_count_new_groups(groups, found.at),
+            alone=_count_alone(groups),
             queues=count_queues(causes, self._facts),
             others=count_others(self._db),
             minutes=self._series.minutes(),
@@ -523,17 +599,21 @@ class PageCounts:
             return
         began = self._clock.monotonic()
         found = count_unresolved(self._db, after=last.up_to)
-        causes = add_causes(last.causes, found.causes)
-        self._learn(causes)
+        news = {each.cause_id: each for each in found.causes}
+        self._learn(news)
+        groups, queues = self._add_news(last, news)
         self._series.count_new_failures()
         alive = find_processor(self._db)
-        news = replace(
+        found_now = replace(
             last,
             up_to=max(last.up_to, found.up_to),
             told=self._look_at_log(_LOOK_BACK),
-            causes=causes,
-            groups=count_groups(causes, self._facts) if found.causes else last.groups,
-            queues=count_queues(causes, self._facts) if found.causes else last.queues,
+            causes=add_causes(last.causes, found.causes) if news else last.causes,
+            groups=groups,
+            group_ids=_ids_of(groups) if news else last.group_ids,
+            new_groups=_count_new_groups(groups, last.at) if news else last.new_groups,
+            alone=_count_alone(groups) if news else last.alone,
+            queues=queues,
             minutes=self._series.minutes(),
             hours=self._series.hours(),
             marks=self._series.marks,
@@ -543,8 +623,20 @@ class PageCounts:
             messages=self._messages.look(),
             operations={**last.operations, **self._ended(last, alive), **operations_of(alive)},
         )
-        self._keep(news)
+        self._keep(found_now)
         self._news = self._done(began)
+
+    def _add_news(
+        self, last: Snapshot, news: Mapping[int, CauseCount]
+    ) -> tuple[Groups, Sequence[CountLine]]:
+        """Return the groups and the queues of a snapshot with what failed since it added."""
+        if not news:
+            return last.groups, last.queues
+        groups = {
+            classifier: add_lines(last.groups.get(classifier, ()), lines)
+            for classifier, lines in count_groups(news, self._facts).items()
+        }
+        return {**last.groups, **groups}, add_lines(last.queues, count_queues(news, self._facts))
 
     def _look_at_log(self, look_back: int) -> tuple[int, ...]:
         """Return the ids of the newest events; what was seen before stays, however much came since.

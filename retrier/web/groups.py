@@ -1,10 +1,14 @@
 """Failure groups: listed, retried, archived, commented on, and taken note of when they are over."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
+from heapq import merge
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
@@ -23,9 +27,9 @@ from retrier.http.views import DIRECTIONS, SLUGS, GroupSort, choose
 from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
 from retrier.store.fields import count_values
-from retrier.store.groups import GroupCount, add_archives, add_retries, find_title, list_hosts
+from retrier.store.groups import ActsOnGroups, GroupCount, find_acts, find_title, list_hosts
 from retrier.store.wait_reasons import why_groups_wait
-from retrier.web.counts import CountLine, Snapshot
+from retrier.web.counts import NEW_FOR, CountLine, Snapshot
 from retrier.web.filters import Selected, group_title
 from retrier.web.forms import SentForm, local
 from retrier.web.operation_lines import OperationLine, operation_line
@@ -116,18 +120,40 @@ def _archive_text(archive: ArchiveOperation) -> str:
     return f"{plural(archive.done, 'message')} archived"
 
 
-def _newest(each: GroupRow) -> float:
+Listed = CountLine | GroupCount
+"""A group before its row is built: with its counts, or listed for its retry or archive only."""
+
+
+def _title_of(each: Listed) -> str:
+    return title_words(each.title if isinstance(each, CountLine) else each.group.title)
+
+
+def _texts_of(each: Listed) -> tuple[str, ...]:
+    """Return what is shown of a group, and so what a text may be in."""
+    if isinstance(each, GroupCount):
+        return (_title_of(each),)
+    return (_title_of(each), _sample_of(each) or "", *each.queues)
+
+
+def _sample_of(line: CountLine) -> str | None:
+    """Return the sample unless title and sample both name the queue: a third time is too much."""
+    queue = line.queues[0]
+    is_named = queue in line.title and line.sample is not None and queue in line.sample
+    return None if is_named else line.sample
+
+
+def _newest(each: Listed) -> float:
     """Return when something happened last: one that has only a retry left goes by its request."""
-    begun = None if each.operation is None else each.operation.created_at
-    last = each.last or begun
-    return last.timestamp() if last else 0.0
+    if isinstance(each, CountLine):
+        return each.last.timestamp()
+    return each.operation.created_at.timestamp() if each.operation else 0.0
 
 
-_KEYS: Mapping[GroupSort, Callable[[GroupRow], Any]] = {
+_KEYS: Mapping[GroupSort, Callable[[Listed], Any]] = {
     GroupSort.LAST: _newest,
     GroupSort.FIRST: lambda each: each.first_seen.timestamp() if each.first_seen else 0.0,
     GroupSort.COUNT: lambda each: each.count,
-    GroupSort.TITLE: lambda each: each.title.lower(),
+    GroupSort.TITLE: lambda each: _title_of(each).lower(),
 }
 
 
@@ -166,85 +192,142 @@ def read_query(
     )
 
 
-def find_rows(
-    rows: Sequence[GroupRow], query: GroupQuery, since: datetime | None = None
-) -> PagedList[GroupRow]:
-    """Return one page of the groups that hold the text in what is shown of them, in any case.
+def _in_order(
+    counted: Sequence[Listed], emptied: Sequence[Listed], query: GroupQuery
+) -> Iterator[Listed]:
+    key = _KEYS[query.sort]
+    if query.sort is GroupSort.LAST and query.descending:
+        # The snapshot has them so: no more of them is looked at than is shown.
+        return merge(counted, sorted(emptied, key=key, reverse=True), key=key, reverse=True)
+    return iter(sorted((*counted, *emptied), key=key, reverse=query.descending))
 
-    With `since` only those that have unresolved messages, and were first seen then or later.
+
+MANY_GROUPS = 1_000
+"""From so many on it is told what makes a group of each message."""
+_GENERATED = re.compile(r"\d[0-9a-fA-F]*")
+
+
+def tell_generated(found: Snapshot) -> str | None:
+    """Say that generated names make a group of nearly each message, if they do.
+
+    What is generated is mostly a number. The newest groups are looked at, not all of them.
     """
-    wanted = query.text.lower()
-    found = [
-        each
-        for each in rows
-        if any(wanted in text.lower() for text in (each.title, each.sample or "", *each.queues))
-        and (since is None or (each.count and each.first_seen and each.first_seen >= since))
-    ]
-    found.sort(key=_KEYS[query.sort], reverse=query.descending)
-    return PagedList(
-        rows=found[(query.page - 1) * PAGE : query.page * PAGE],
-        total=len(found),
-        number=query.page,
-        path="/groups",
-        values={
-            "by": "" if query.by == DEFAULT else query.by,
-            "text": query.text,
-            "since": query.since,
-            "sort": "" if query.sort is GroupSort.LAST else query.sort.value,
-            "direction": "" if query.descending else "asc",
-        },
+    groups = found.groups.get(CLASSIFIERS[0], ())
+    if len(groups) < MANY_GROUPS or 2 * found.alone < len(groups):
+        return None
+    looked_at = [each.title for each in groups[:MANY_GROUPS] if each.count == 1]
+    alike = Counter(_GENERATED.sub("*", title) for title in looked_at)
+    name, count = next(iter(alike.most_common(1)), ("", 0))
+    if 2 * count < len(looked_at) or name in looked_at:
+        return None
+    return (
+        f"{number(found.alone)} of {number(len(groups))} groups have one message each. Most are named "
+        f"“{title_words(name)}”, with another text in place of each *. Such names are generated: "
+        "the setting ingestion.generated_names makes them one group."
     )
 
 
-NEW_FOR = timedelta(hours=24)
-"""How long a group is new, unless a reader says since when."""
-
-
-def list_rows(
-    db: Database, found: Snapshot, classifier: str, since: datetime | None = None
-) -> Sequence[GroupRow]:
-    """Return the groups, newest failure first; behind them those that have only a retry to show.
-
-    Those that were first seen `since` then are new.
+class GroupList:
+    """The groups of a classifier, newest failure first; behind them those that have only a retry.
 
     Counts are those of the snapshot. Retries are looked up now: a click must show at once. Without
-    the database they are those of a moment ago, which is better than no page.
+    the database they are those of a moment ago, which is better than no page. Rows are built only
+    of what is shown: there may be a group for each message.
     """
-    lines = {each.key: each for each in found.groups.get(classifier, ())}
-    groups: Sequence[GroupCount] = [
-        GroupCount(
-            group=FailureGroup(group_id=each.key, classifier=classifier, title=each.title),
+
+    def __init__(self, db: Database, found: Snapshot, classifier: str) -> None:
+        self._db = db
+        self._found = found
+        self._classifier = classifier
+        self._acts = ActsOnGroups(retries={}, archives={})
+        with suppress(DatabaseUnavailable):
+            self._acts = find_acts(db, found.group_ids, classifier)
+        self.counted: Sequence[CountLine] = found.groups.get(classifier, ())
+
+    def __len__(self) -> int:
+        return len(self.counted) + len(self._acts.emptied)
+
+    def find(self, query: GroupQuery, since: datetime | None) -> PagedList[GroupRow]:
+        """Return one page of the groups that hold the text in what is shown of them, in any case.
+
+        With `since` only those that have unresolved messages, and were first seen then or later.
+        """
+        last = query.page * PAGE
+        counted = self._matching(self.counted, query.text.lower(), since)
+        emptied = self._matching(self._acts.emptied, query.text.lower(), since)
+        shown = islice(_in_order(counted, emptied, query), last - PAGE, last)
+        return PagedList(
+            rows=self.rows(list(shown), since),
+            total=len(counted) + len(emptied),
+            number=query.page,
+            path="/groups",
+            values={
+                "by": "" if query.by == DEFAULT else query.by,
+                "text": query.text,
+                "since": query.since,
+                "sort": "" if query.sort is GroupSort.LAST else query.sort.value,
+                "direction": "" if query.descending else "asc",
+            },
+        )
+
+    def newest(self, most: int | None = None) -> Sequence[GroupRow]:
+        """Return the rows of the first ones, or of all."""
+        found: list[Listed] = [*self.counted[:most], *self._acts.emptied]
+        return self.rows(found[:most], None)
+
+    def rows(self, shown: Sequence[Listed], since: datetime | None) -> Sequence[GroupRow]:
+        """Return their rows. Those that were first seen `since` then are new."""
+        groups = [self._with_acts(each) for each in shown]
+        ids = [each.group.group_id for each in groups]
+        waits: Mapping[str, str] = {}
+        comments: Mapping[str, Comment] = {}
+        with suppress(DatabaseUnavailable):
+            waits = why_groups_wait(self._db, ids)
+            comments = find_comments(self._db, ids)
+        since = since or self._found.at - NEW_FOR
+        rows = []
+        for listed, each in zip(shown, groups, strict=True):
+            key = each.group.group_id
+            row = GroupRow(
+                group_id=key,
+                title=title_words(each.group.title),
+                live=f"{group_prefix(each.group.classifier)}{key}",
+                count=each.count,
+                first_seen=each.first_seen,
+                is_new=each.first_seen is not None and each.first_seen >= since,
+                operation=_operation(self._found, each),
+                archive=None if each.archive is None else _archive_text(each.archive),
+                waits=(why := waits.get(key)) and sentence(why),
+                comment=comments.get(key),
+            )
+            rows.append(_with_counts(row, listed) if isinstance(listed, CountLine) else row)
+        return rows
+
+    def _matching(
+        self, found: Sequence[Listed], text: str, since: datetime | None
+    ) -> Sequence[Listed]:
+        if since is not None:
+            found = [
+                each
+                for each in found
+                if each.count and each.first_seen and each.first_seen >= since
+            ]
+        if text:
+            found = [each for each in found if any(text in one.lower() for one in _texts_of(each))]
+        return found
+
+    def _with_acts(self, each: Listed) -> GroupCount:
+        if isinstance(each, GroupCount):
+            return each
+        group = FailureGroup(group_id=each.key, classifier=self._classifier, title=each.title)
+        counted = GroupCount(
+            group=group,
             count=each.count,
             first=each.first,
             first_seen=each.first_seen,
             last=each.last,
         )
-        for each in lines.values()
-    ]
-    waits: Mapping[str, str] = {}
-    comments: Mapping[str, Comment] = {}
-    with suppress(DatabaseUnavailable):
-        groups = add_archives(db, add_retries(db, groups, classifier), classifier)
-        waits = why_groups_wait(db, [each.group.group_id for each in groups])
-        comments = find_comments(db, [each.group.group_id for each in groups])
-    rows = []
-    since = since or found.at - NEW_FOR
-    for each in groups:
-        key, line = each.group.group_id, lines.get(each.group.group_id)
-        row = GroupRow(
-            group_id=key,
-            title=title_words(each.group.title),
-            live=f"{group_prefix(each.group.classifier)}{key}",
-            count=each.count,
-            first_seen=each.first_seen,
-            is_new=each.first_seen is not None and each.first_seen >= since,
-            operation=_operation(found, each),
-            archive=None if each.archive is None else _archive_text(each.archive),
-            waits=(why := waits.get(key)) and sentence(why),
-            comment=comments.get(key),
-        )
-        rows.append(row if line is None else _with_counts(row, line))
-    return rows
+        return self._acts.add_to(counted)
 
 
 def _with_counts(row: GroupRow, line: CountLine) -> GroupRow:
@@ -255,14 +338,8 @@ def _with_counts(row: GroupRow, line: CountLine) -> GroupRow:
         scheduled=line.scheduled,
         last=line.last,
         queues=line.queues,
-        sample=None if _names_its_queue(line) else line.sample,
+        sample=_sample_of(line),
     )
-
-
-def _names_its_queue(line: CountLine) -> bool:
-    """Say whether title and sample both name the queue: beside it a third time is too much."""
-    queue = line.queues[0]
-    return queue in line.title and line.sample is not None and queue in line.sample
 
 
 router = APIRouter(prefix="/groups")
@@ -279,11 +356,12 @@ def get_groups(request: Request, parts: Parts, query: ListQuery) -> Response:
         request,
         "groups.html",
         current="/groups",
-        listing=find_rows(list_rows(parts.db, found, classifier, since), query, since),
+        listing=GroupList(parts.db, found, classifier).find(query, since),
         since=since,
         query=query,
         names=NAMES,
         fields=shown_fields(parts),
+        generated=tell_generated(found) if query.by == DEFAULT else None,
         live_rows="" if query.text or query.since else group_prefix(classifier),
         counted_at=found.at,
     )

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import urlencode
 
-from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import RetryOperation
 from retrier.web.breakers import KINDS
 from retrier.web.counts import Snapshot
-from retrier.web.groups import NEW_FOR
 from retrier.web.operation_lines import operation_line
 from retrier.web.operations import outcome_link
 from retrier.web.streams import tell_held_in_all
@@ -66,9 +64,7 @@ def needs(found: Snapshot) -> Sequence[Need]:
 
 
 def _new(found: Snapshot) -> Iterator[Need]:
-    since = found.at - NEW_FOR
-    groups = found.groups.get(CLASSIFIERS[0], ())
-    count = sum(each.first_seen >= since for each in groups)
+    count = found.new_groups
     if count:
         yield Need(
             key="new",

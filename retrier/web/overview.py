@@ -13,7 +13,7 @@ from retrier.domain.wait_reasons import estimate_end
 from retrier.http.views import choose
 from retrier.store.event_log import Mark
 from retrier.web.counts import Snapshot, Trouble
-from retrier.web.groups import group_prefix, list_rows
+from retrier.web.groups import GroupList, group_prefix
 from retrier.web.needs import needs
 from retrier.web.operation_lines import operation_line
 from retrier.web.page import show
@@ -53,8 +53,7 @@ def lead(found: Snapshot) -> str:
 def _sentences(found: Snapshot) -> Iterator[str]:
     groups = found.groups.get(CLASSIFIERS[0], ())
     if groups:
-        newest = max(groups, key=lambda each: each.last)
-        yield f"The newest failed {ago(newest.last, found.at)} on {newest.queues[0]}."
+        yield f"The newest failed {ago(groups[0].last, found.at)} on {groups[0].queues[0]}."
     elif sum(found.others.statuses.values()) == 0:
         yield "No message has failed yet: what arrives on an error queue is here within seconds."
     else:
@@ -325,7 +324,7 @@ router = APIRouter()
 def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
     """Show what is the matter."""
     found, by = parts.counts.snapshot(), CLASSIFIERS[0]
-    groups, queue = list_rows(parts.db, found, by), found.work.queue
+    groups, queue = GroupList(parts.db, found, by), found.work.queue
     return show(
         request,
         "overview.html",
@@ -342,7 +341,7 @@ def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
             if each.remaining or not each.is_standing
         ],
         plot=plot(found, span),
-        groups=groups[:MOST_GROUPS],
+        groups=groups.newest(MOST_GROUPS),
         groups_in_all=len(groups),
         groups_counted=plural(len(found.groups.get(by, ())), "group"),
         live_rows=group_prefix(by),

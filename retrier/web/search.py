@@ -69,9 +69,9 @@ def suggest(request: Request, parts: Parts) -> Response:
 
 def _suggested(found: Snapshot, names: Sequence[str]) -> Iterator[str]:
     yield from (f"{name}=" for name in names)
-    yield from [each.key for each in found.queues][:MOST_SUGGESTED]
+    yield from [each.key for each in found.queues[:MOST_SUGGESTED]]
     for classifier in (SLUGS["type"], CLASSIFIERS[0]):
-        yield from [each.title for each in found.groups.get(classifier, ())][:MOST_SUGGESTED]
+        yield from [each.title for each in found.groups.get(classifier, ())[:MOST_SUGGESTED]]
 
 
 _NAMES: Mapping[By, str] = {

@@ -8,6 +8,7 @@ import pytest
 from retrier.domain.classifiers import CLASSIFIERS, cause_of, cause_of_alike, classify
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import md5_guid
+from retrier.policy.patterns import Generated
 
 
 def titles(**details: Any) -> dict[str, str]:
@@ -208,3 +209,22 @@ class TestManyFailures:
         different = replace(SAME, **other)
 
         assert cause_of_once(different) == cause_of(different)
+
+
+def test_generated_parts_of_types_and_frames_are_folded():
+    fold = Generated(["`[0-9]+", "Proxy[0-9a-f]+"]).fold
+    made = FailureDetails(
+        queue="orders",
+        destination="orders",
+        exception_type="Gen.Exception`7",
+        stack_trace="Gen.Exception`7: no\n   at Gen.Proxya9.Call(Order order) in x.cs:line 7",
+    )
+    other = replace(
+        made,
+        exception_type="Gen.Exception`8",
+        stack_trace="Gen.Exception`8: no\n   at Gen.Proxyb1.Call(Order order) in x.cs:line 8",
+    )
+
+    assert cause_of(made, fold) == cause_of(other, fold)
+    assert cause_of(made, fold).groups[0].title == "Gen.Exception*: Gen.*.Call(Order order)"
+    assert cause_of(made) != cause_of(other)

@@ -467,3 +467,14 @@ class TestAnEnvelope:
         assert first.sender.task(first.raw, first.body) != second.sender.task(
             second.raw, second.body
         )
+
+
+def test_what_is_generated_in_names_is_folded_as_the_settings_say():
+    settings = load_settings(None, {"RETRIER_INGESTION__GENERATED_NAMES": '["`[0-9]+"]'})
+    mapping = make_mapping(settings, settings.ingestion.error_queues[0])
+    headers = {**retrier_headers(), "Retrier.Exception.Type": "Gen.Exception`7"}
+
+    found = failure(delivery(headers), mapping)
+
+    assert found.cause.exception_type == "Gen.Exception*"
+    assert found.details.exception_type == "Gen.Exception`7"

@@ -28,6 +28,7 @@ NONSENSE = {
     "database.upgrade": "maybe",
     "ingestion.error_queues": "[a",
     "ingestion.volatile_headers": "[a",
+    "ingestion.generated_names": "[a",
     "ingestion.dialects": "[a",
     "search.fields": "[a",
     "api.allowed_hosts": "[a",

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from retrier.policy.patterns import LOOKED_AT, MOST_STEPS, Patterns, count_steps
+from retrier.policy.patterns import LOOKED_AT, MOST_STEPS, Generated, Patterns, count_steps
 from tests.support.processor_time import can_take
 
 
@@ -161,3 +161,17 @@ def test_no_text_holds_a_search_up(pattern: str, piece: str) -> None:
 
 def test_a_very_long_text_is_searched() -> None:
     assert is_found("a.*b", "a" + "日" * 1_000_000 + "b")
+
+
+def test_generated_parts_of_a_name_are_folded_one_pattern_after_the_other():
+    generated = Generated(["`[0-9]+", "Proxy[0-9a-f]+"])
+
+    assert generated.fold("Gen.Proxya9.Call`7") == "Gen.*.Call*"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"), [("(", "no regular expression"), ("[0-9]*", "where there is no text")]
+)
+def test_a_pattern_of_generated_names_that_cannot_be_meant_is_refused(pattern, why):
+    with pytest.raises(ValueError, match=why):
+        Generated([pattern])

@@ -1,6 +1,7 @@
 """The counts: as fresh as they are cheap, and never more than a tenth of a thread."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
@@ -8,7 +9,7 @@ from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.web.counts import PageCounts, Snapshot, Trouble
 from tests.support.api import Api
-from tests.support.factories import failure
+from tests.support.factories import FAILED_AT, failure
 from tests.support.frozen_clock import FrozenClock
 
 
@@ -99,6 +100,27 @@ def test_a_new_failure_is_added_to_counts_that_are_too_costly_to_make_anew(
     last = counting.told[-1]
     assert last.unresolved == 4
     assert {each.key for each in last.queues} == {"orders", "stock"}
+
+
+def test_what_is_added_to_costly_counts_is_what_a_whole_count_finds(counting: Counting) -> None:
+    later = FAILED_AT + timedelta(hours=1)
+    counting.api.receive(failure(), failure(), failure(queue="stock"))
+    counting.clock.cost = 1.0
+    counting.counts.tick()
+    counting.clock.cost = 0.0
+    counting.api.receive(
+        failure(time_of_failure=later),
+        failure(queue="bills", message_type="Shop.Bill", time_of_failure=FAILED_AT),
+    )
+
+    counting.run(1, watched=True)
+    added = counting.told[-1]
+    counting.counts = PageCounts(counting.api.db, counting.clock, lambda _found, _trouble: "")
+
+    whole = counting.counts.snapshot()
+    assert added.groups == whole.groups
+    assert (added.queues, added.causes) == (whole.queues, whole.causes)
+    assert (added.group_ids, added.new_groups) == (whole.group_ids, whole.new_groups)
 
 
 def test_a_page_sees_its_own_change_at_once(counting: Counting) -> None:

@@ -1,11 +1,14 @@
 """The page of groups, and what can be done with one."""
 
 import re
+from html import unescape
 
 import httpx
 import pytest
+from sqlalchemy import event
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.web.groups import MANY_GROUPS
 from tests.support.factories import failure
 from tests.support.web import Web, forms_of
 
@@ -458,3 +461,65 @@ def test_what_is_new_since_a_deploy_is_asked_for_by_its_time(web: Web) -> None:
     assert 'name="since" value="2026-05-04T09:00:00" data-utc' in html
     assert titles(html) == ["Shop.A"]
     assert titles(web.get("/groups", by="type", since="2999-05-04T09:00:00")) == []
+
+
+def ids_asked_for(web: Web, path: str, ids: set[str]) -> set[str]:
+    """Return which of these groups the database is asked about for a page."""
+    web.get(path)
+    asked: list[str] = []
+
+    def note(
+        _conn: object, _cursor: object, _statement: str, parameters: object, *_: object
+    ) -> None:
+        asked.append(str(parameters))
+
+    event.listen(web.api.db.engine, "before_cursor_execute", note)
+    try:
+        web.get(path)
+    finally:
+        event.remove(web.api.db.engine, "before_cursor_execute", note)
+    return {each for each in ids if any(each in parameters for parameters in asked)}
+
+
+def test_the_database_is_asked_only_about_the_groups_that_are_shown(web: Web) -> None:
+    web.api.receive(*(failure(exception_type=f"Gen.Made{number}") for number in range(60)))
+    ids = {*ids_of(web.get("/groups")), *ids_of(web.get("/groups", page="2"))}
+    assert len(ids) == 60
+
+    assert len(ids_asked_for(web, "/", ids)) == 10
+    assert len(ids_asked_for(web, "/groups?page=2", ids)) == 10
+
+
+def test_a_group_that_is_being_retried_stands_where_its_request_is_the_newest(web: Web) -> None:
+    (one,) = web.api.receive(failure(exception_type="Shop.Emptied"))
+    web.api.receive(failure(exception_type="Shop.Failing"))
+    (group,) = [
+        each for each in ids_of(web.get("/groups")) if one in web.get("/messages", group=each)
+    ]
+    web.post(f"/groups/{group}/retry", retry_form(web, group))
+    web.api.set_status(one, FailedMessageStatus.RETRY_ISSUED)
+    web.counts.note_change()
+
+    assert [each.split(":")[0] for each in titles(web.get("/groups"))] == [
+        "Shop.Emptied",
+        "Shop.Failing",
+    ]
+    assert [each.split(":")[0] for each in titles(web.get("/"))] == ["Shop.Failing", "Shop.Emptied"]
+
+
+def test_it_is_told_that_generated_names_make_a_group_of_each_message(web: Web) -> None:
+    web.api.receive(
+        *(failure(exception_type=f"Gen.Made`{number}") for number in range(MANY_GROUPS))
+    )
+
+    html = web.get("/groups")
+
+    assert "1,000 of 1,000 groups have one message each" in html
+    assert "“Gen.Made`*: Shop.Stock.Take(String item)”" in unescape(html)
+    assert "one message each" not in web.get("/groups", by="queue")
+
+
+def test_fewer_groups_of_one_message_are_no_matter(web: Web) -> None:
+    web.api.receive(*(failure(exception_type=f"Gen.Made`{number}") for number in range(20)))
+
+    assert "one message each" not in web.get("/groups")
