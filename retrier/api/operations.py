@@ -26,7 +26,8 @@ from retrier.api.answers import (
 from retrier.api.messages import claim, item
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.patches import patch_of, patch_preview, shown_patch
-from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
+from retrier.api.places import Followed, followed, read_id, read_time
+from retrier.api.requests import IdsQuery, InContext, RequestContext
 from retrier.api.selections import AskedBody, named_plan, refuse_plan, understand
 from retrier.api.shapes import OnlyId, camel
 from retrier.api.shapes import operations as shapes
@@ -365,17 +366,19 @@ def _warnings(
             yield {"kind": kind, "text": text}
 
 
+OperationsPage = Annotated[Followed, followed("operations", read_time, read_id)]
+
 router = Routes(prefix="/api", tags=["operations"])
 
 
 @router.get("/operations")
 def get_operations(
-    request: Request, parts: Parts, page: PageQuery, ids: IdsQuery
+    request: Request, parts: Parts, page: OperationsPage, ids: IdsQuery
 ) -> Answer[list[shapes.Operation]]:
     """List all operations, newest first; the one that sends what is due by policy stands before."""
-    found = list_operations(parts.db, page, ids)
+    found = list_operations(parts.db, page.wanted, ids)
     items = [listed(each, found, parts) for each in found.page.items]
-    return answer(request, items, page_headers(request, page, found.page.total))
+    return answer(request, items, page.headers(request, found.page))
 
 
 @router.get("/operations/{operation_id}")
