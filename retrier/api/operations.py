@@ -55,7 +55,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.schedule import Schedule
 from retrier.domain.selection import Selection, chosen_parts, describe
 from retrier.domain.wait_reasons import estimate_end, why_it_waits
-from retrier.http.parts import MissingQueues, closed_of, warnings_of
+from retrier.http.parts import MissingQueues, closed_of, warnings_of, warnings_of_missing
 from retrier.http.problems import WrongField
 from retrier.store.batches import BatchCount, BatchDetails, find_batch, list_batches
 from retrier.store.groups import find_title
@@ -357,8 +357,7 @@ def _by_number(line: PreviewLine) -> int:
 def _warnings(
     found: Preview, destination: str | None, seen: MissingQueues, closed: Mapping[str, str]
 ) -> Iterator[shapes.PreviewWarning]:
-    for queue in sorted(seen.missing):
-        text = f"The queue {queue} does not exist: retries to it fail."
+    for text in warnings_of_missing(found.counts_by_destination, seen):
         yield {"kind": "queue_missing", "text": text}
     for kind, text in warnings_of(found, seen, closed):
         # Who names the queue to send to is not redirected, and needs no other.
