@@ -22,16 +22,15 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.parts import ApiParts, Parts
+from retrier.api.places import Followed, followed, read_id, read_time
 from retrier.api.requests import (
     WITHOUT_NUL,
     IdsQuery,
     InContext,
     Line,
     NamedIds,
-    PageQuery,
     RequestContext,
     WellNamedIds,
-    page_headers,
     read_range,
 )
 from retrier.api.selections import (
@@ -332,14 +331,17 @@ def _look(parts: ApiParts, act: Act, selection: Selection) -> shapes.ArchivePrev
     )
 
 
+ArchivesPage = Annotated[Followed, followed("archive_operations", read_time, read_id)]
+
+
 @operations_router.get("/archive_operations")
 def get_archive_operations(
-    request: Request, parts: Parts, page: PageQuery, ids: IdsQuery
+    request: Request, parts: Parts, page: ArchivesPage, ids: IdsQuery
 ) -> Answer[list[shapes.ArchiveOperation]]:
     """List all archive operations, newest first."""
-    found = list_archive_operations(parts.db, page, ids)
+    found = list_archive_operations(parts.db, page.wanted, ids)
     items = [archive_operation(each, parts) for each in found.items]
-    return answer(request, items, page_headers(request, page, found.total))
+    return answer(request, items, page.headers(request, found))
 
 
 @operations_router.get("/archive_operations/{archive_operation_id}")

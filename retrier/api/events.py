@@ -13,7 +13,7 @@ from starlette.types import Send
 from retrier.api.answers import HEADERS, Answer, Routes, answer, encode, present, time
 from retrier.api.live import Relay
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.requests import PageQuery, page_headers
+from retrier.api.places import Followed, followed, read_number
 from retrier.api.shapes import messages as shapes
 from retrier.errors import RetrierError
 from retrier.http.filters import EventQuery, read_events
@@ -172,6 +172,7 @@ def _filter(parts: Parts, query: Annotated[EventQuery, Depends()]) -> EventFilte
     return read_events(query, parts.db)
 
 
+EventsPage = Annotated[Followed, followed("events", read_number)]
 WantedEvents = Annotated[EventFilter, Depends(_filter)]
 
 
@@ -195,12 +196,12 @@ def _after(
 
 @router.get("/eventlogitems")
 def get_event_log(
-    request: Request, parts: Parts, page: PageQuery, wanted: WantedEvents
+    request: Request, parts: Parts, page: EventsPage, wanted: WantedEvents
 ) -> Answer[list[shapes.LoggedEvent]]:
     """List what happened, newest first; without `routine=yes` only what is not routine."""
-    found = list_events(parts.db, page, wanted)
+    found = list_events(parts.db, page.wanted, wanted)
     items = [event(each) for each in found.items]
-    return answer(request, items, page_headers(request, page, found.total))
+    return answer(request, items, page.headers(request, found))
 
 
 @following.get("/events", response_class=Response)

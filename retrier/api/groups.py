@@ -23,16 +23,15 @@ from retrier.api.archive import archive_of_group
 from retrier.api.messages import listed
 from retrier.api.operations import outcomes_of
 from retrier.api.parts import ApiParts, Parts
+from retrier.api.places import MessagesPage
 from retrier.api.requests import (
     DIRECTION,
     PAGE_SIZE,
     IdsQuery,
     InContext,
-    MessagesPage,
     OrderQuery,
     PageNumber,
     Wanted,
-    list_headers,
     page_headers,
     read_page,
 )
@@ -281,9 +280,9 @@ def get_errors_of_group(
 ) -> Answer[list[shapes.FailedMessage]]:
     """List the failed messages of one group."""
     of_group = replace(wanted, group=group_id)
-    found = list_messages(parts.db, of_group, order, page, parts.codec)
+    found = list_messages(parts.db, of_group, order, page.wanted, parts.codec)
     items = listed(parts.db, found.items)
-    return answer(request, items, list_headers(request, page, order, found))
+    return answer(request, items, page.headers(request, found))
 
 
 def _show(parts: ApiParts, found: Sequence[GroupCount]) -> list[shapes.GroupWithOperation]:

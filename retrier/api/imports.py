@@ -24,6 +24,7 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.parts import ApiParts, Parts
+from retrier.api.places import AfterQuery, Followed, ListOrder, follow, read_id, read_time
 from retrier.api.requests import (
     DIRECTION,
     UNPACKED,
@@ -32,7 +33,6 @@ from retrier.api.requests import (
     Line,
     PageQuery,
     UnpackedWanted,
-    page_headers,
 )
 from retrier.api.selections import PlanQuery, named_plan, refuse_plan
 from retrier.api.shapes import PlannedTotal, ReasonCount, camel
@@ -199,18 +199,27 @@ def _wanted(
     return ImportSelection(error_queue=error_queue or None, ids=ids, ascending=direction == "asc")
 
 
+WantedImports = Annotated[ImportSelection, Depends(_wanted)]
+
+
+def _page(wanted: WantedImports, page: PageQuery, after: AfterQuery = "") -> Followed:
+    keys = (read_time, read_id)
+    order = ListOrder(name="imports", descending=not wanted.ascending, keys=keys)
+    return follow(page, after, order)
+
+
 @router.head("")
 @router.get("")
 def get_imports(
     request: Request,
     parts: Parts,
-    wanted: Annotated[ImportSelection, Depends(_wanted)],
-    page: PageQuery,
+    wanted: WantedImports,
+    page: Annotated[Followed, Depends(_page)],
 ) -> Answer[list[shapes.Import]]:
     """List failed imports, the newest first unless `direction` says otherwise."""
-    found = list_imports(parts.db, wanted, page)
+    found = list_imports(parts.db, wanted, page.wanted)
     items = [item(each) for each in found.items]
-    return answer(request, items, page_headers(request, page, found.total))
+    return answer(request, items, page.headers(request, found))
 
 
 @router.get("/{import_id}")

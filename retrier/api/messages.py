@@ -21,16 +21,15 @@ from retrier.api.answers import (
 )
 from retrier.api.edits import edit
 from retrier.api.parts import ApiParts, Parts
+from retrier.api.places import IdsPage, MessagesPage
 from retrier.api.requests import (
     DIRECTION,
     UNPACKED,
-    MessagesPage,
     NamedIds,
     OrderQuery,
     PageQuery,
     UnpackedWanted,
     Wanted,
-    list_headers,
     page_headers,
 )
 from retrier.api.shapes import camel
@@ -54,7 +53,7 @@ from retrier.store.message_details import (
     find_message,
 )
 from retrier.store.message_history import HistoryLine, find_history, put_into_words
-from retrier.store.message_lists import ListedMessage, ShownClaim, list_messages
+from retrier.store.message_lists import ListedMessage, ShownClaim, list_ids, list_messages
 from retrier.store.pending import PendingRetry
 from retrier.store.selections import find_ids
 from retrier.store.wait_reasons import find_waits, why_listed_wait
@@ -312,9 +311,18 @@ def get_errors(
     request: Request, parts: Parts, wanted: Wanted, order: OrderQuery, page: MessagesPage
 ) -> Answer[list[shapes.FailedMessage]]:
     """List failed messages."""
-    found = list_messages(parts.db, wanted, order, page, parts.codec)
+    found = list_messages(parts.db, wanted, order, page.wanted, parts.codec)
     items = listed(parts.db, found.items)
-    return answer(request, items, list_headers(request, page, order, found))
+    return answer(request, items, page.headers(request, found))
+
+
+@router.get("/errors/ids", name="get_error_ids")
+def get_ids(
+    request: Request, parts: Parts, wanted: Wanted, order: OrderQuery, page: IdsPage
+) -> Answer[list[str]]:
+    """List the ids of failed messages and nothing else of them, to be followed to its end."""
+    found = list_ids(parts.db, wanted, order, page.wanted)
+    return answer(request, list(found.items), page.headers(request, found))
 
 
 @router.get("/endpoints/{name:path}/errors")
@@ -323,9 +331,9 @@ def get_errors_of_endpoint(
 ) -> Answer[list[shapes.FailedMessage]]:
     """List the failed messages of one endpoint."""
     of_endpoint = replace(wanted, endpoint=name)
-    found = list_messages(parts.db, of_endpoint, order, page, parts.codec)
+    found = list_messages(parts.db, of_endpoint, order, page.wanted, parts.codec)
     items = listed(parts.db, found.items)
-    return answer(request, items, list_headers(request, page, order, found))
+    return answer(request, items, page.headers(request, found))
 
 
 @router.get("/errors/summary", name="get_errors_summary")

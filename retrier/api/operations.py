@@ -26,7 +26,8 @@ from retrier.api.answers import (
 from retrier.api.messages import claim, item
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.patches import patch_of, patch_preview, shown_patch
-from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
+from retrier.api.places import Followed, followed, read_id, read_time
+from retrier.api.requests import IdsQuery, InContext, RequestContext
 from retrier.api.selections import AskedBody, named_plan, refuse_plan, understand
 from retrier.api.shapes import OnlyId, camel
 from retrier.api.shapes import operations as shapes
@@ -54,7 +55,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.schedule import Schedule
 from retrier.domain.selection import Selection, chosen_parts, describe
 from retrier.domain.wait_reasons import estimate_end, why_it_waits
-from retrier.http.parts import MissingQueues, closed_of, warnings_of
+from retrier.http.parts import MissingQueues, closed_of, warnings_of, warnings_of_missing
 from retrier.http.problems import WrongField
 from retrier.store.batches import BatchCount, BatchDetails, find_batch, list_batches
 from retrier.store.groups import find_title
@@ -356,8 +357,7 @@ def _by_number(line: PreviewLine) -> int:
 def _warnings(
     found: Preview, destination: str | None, seen: MissingQueues, closed: Mapping[str, str]
 ) -> Iterator[shapes.PreviewWarning]:
-    for queue in sorted(seen.missing):
-        text = f"The queue {queue} does not exist: retries to it fail."
+    for text in warnings_of_missing(found.counts_by_destination, seen):
         yield {"kind": "queue_missing", "text": text}
     for kind, text in warnings_of(found, seen, closed):
         # Who names the queue to send to is not redirected, and needs no other.
@@ -365,17 +365,19 @@ def _warnings(
             yield {"kind": kind, "text": text}
 
 
+OperationsPage = Annotated[Followed, followed("operations", read_time, read_id)]
+
 router = Routes(prefix="/api", tags=["operations"])
 
 
 @router.get("/operations")
 def get_operations(
-    request: Request, parts: Parts, page: PageQuery, ids: IdsQuery
+    request: Request, parts: Parts, page: OperationsPage, ids: IdsQuery
 ) -> Answer[list[shapes.Operation]]:
     """List all operations, newest first; the one that sends what is due by policy stands before."""
-    found = list_operations(parts.db, page, ids)
+    found = list_operations(parts.db, page.wanted, ids)
     items = [listed(each, found, parts) for each in found.page.items]
-    return answer(request, items, page_headers(request, page, found.page.total))
+    return answer(request, items, page.headers(request, found.page))
 
 
 @router.get("/operations/{operation_id}")

@@ -1,10 +1,8 @@
 """What a request says: its page, order and filter, times and durations, ids, and who asks."""
 
-import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from typing import Annotated, Any
@@ -21,7 +19,6 @@ from retrier.api.shapes import operations as shapes
 from retrier.clock import SystemClock
 from retrier.domain.archive_operation import Act, ArchiveRequest
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.identity import is_guid
 from retrier.domain.recovery import Recovery
 from retrier.domain.retry_operation import AskedAgain, RetryRequest, RetryType
 from retrier.domain.selection import (
@@ -42,7 +39,7 @@ from retrier.gateway import Gateway
 from retrier.http.filters import FilterQuery, choice, is_yes, read_filter
 from retrier.http.parts import LONGEST_KEY, asked_by
 from retrier.http.problems import WrongField
-from retrier.store.message_lists import Key, Order, Page, PageRequest, Place, Sort
+from retrier.store.message_lists import Order, PageRequest, Sort
 from retrier.store.operation_requests import CreatedOperation
 
 
@@ -104,74 +101,6 @@ Age = Annotated[
     ),
 ]
 """How long ago, or how long from now: a number of seconds, or `2d`; at most what a setting may say."""
-
-
-BEGINNING = "*"
-"""Asks for the first page of a list that is followed by places."""
-
-_WRONG = (
-    "It is no place in a list that is sorted like this one: it is `*`, or what Next-After of the "
-    "answer before said, with the same sort and direction."
-)
-
-
-def write_place(place: Place, order: Order) -> str:
-    """Return a place in a list of this order as a text."""
-    keys = [each.isoformat() if isinstance(each, datetime) else each for each in place.keys]
-    said = json.dumps([order.sort, order.descending, keys, place.number], separators=(",", ":"))
-    return urlsafe_b64encode(said.encode()).decode()
-
-
-def read_place(text: str, order: Order) -> Place:
-    """Read it again. Raises WrongField if it is none, or one of a list in another order."""
-    try:
-        sort, descending, keys, number = json.loads(urlsafe_b64decode(text.encode()))
-        place = Place(keys=tuple(_keys(order.sort, keys)), number=_number(number))
-    # A client may send anything: what cannot be taken apart, is of other types, or overflows.
-    except (ValueError, TypeError, ArithmeticError, RecursionError):
-        raise WrongField("query.after", _WRONG) from None
-    if (sort, descending) != (order.sort, order.descending):
-        raise WrongField("query.after", _WRONG)
-    return place
-
-
-def _keys(sort: Sort, said: Sequence[object]) -> Iterator[Key]:
-    for read, key in zip(_READERS[sort], said, strict=True):
-        yield None if key is None else read(key)
-
-
-def _text(said: object) -> str:
-    if not isinstance(said, str) or clean(said) != said:
-        raise TypeError(said)
-    return said
-
-
-def _id(said: object) -> str:
-    if not is_guid(_text(said)):
-        raise TypeError(said)
-    return _text(said)
-
-
-def _time(said: object) -> datetime:
-    return datetime.fromisoformat(_text(said)).astimezone(UTC)
-
-
-def _number(said: object) -> int:
-    if not isinstance(said, int) or not 0 <= said < _LARGEST:
-        raise TypeError(said)
-    return said
-
-
-_LARGEST = 2**63
-_READERS: Mapping[Sort, Sequence[Callable[[object], Key]]] = {
-    Sort.ID: (_id,),
-    Sort.MESSAGE_ID: (_text,),
-    Sort.MESSAGE_TYPE: (_text,),
-    Sort.STATUS: (_text, _time),
-    Sort.TIME_SENT: (_time,),
-    Sort.MODIFIED: (_time,),
-    Sort.TIME_OF_FAILURE: (_time,),
-}
 
 
 _RANGE = "A range is two times in ISO 8601: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z, or 7d...2h"
@@ -316,44 +245,15 @@ def _page(
     return read_page(page, per_page, _USUAL_SIZE)
 
 
-def read_page(page: str, per_page: str, usual: int) -> PageRequest:
+def read_page(page: str, per_page: str, usual: int, largest: int = LARGEST_PAGE) -> PageRequest:
     """Return the page that is asked for, of so many items if nothing is said of it."""
     return PageRequest(
         number=min(_positive(page, 1), LAST_PAGE),
-        size=min(_positive(per_page, usual), LARGEST_PAGE),
+        size=min(_positive(per_page, usual), largest),
     )
 
 
 PageQuery = Annotated[PageRequest, Depends(_page)]
-
-
-def _page_of_messages(
-    order: OrderQuery,
-    page: PageQuery,
-    after: Annotated[
-        str, Query(description=f"{BEGINNING}, or Next-After of the answer before")
-    ] = "",
-) -> PageRequest:
-    if not after:
-        return page
-    if page.number > 1:
-        raise WrongField("query.page", "A page is named by its number or by `after`, not by both.")
-    place = None if after == BEGINNING else read_place(after, order)
-    return replace(page, by_place=True, after=place)
-
-
-MessagesPage = Annotated[PageRequest, Depends(_page_of_messages)]
-NEXT_AFTER = "Next-After"
-
-
-def list_headers(
-    request: Request, page: PageRequest, order: Order, found: Page[Any]
-) -> dict[str, str]:
-    """Return the headers of a list of messages: of one by place, where the next page begins."""
-    if not page.by_place:
-        return page_headers(request, page, found.total)
-    following = {} if found.next is None else {NEXT_AFTER: write_place(found.next, order)}
-    return {TOTAL_COUNT: str(found.total), **following}
 
 
 UNPACKED = "X-Retrier-Unpacked"
@@ -380,7 +280,7 @@ def page_headers(request: Request, page: PageRequest, total: int) -> dict[str, s
     headers = {TOTAL_COUNT: str(total)}
     if last > 1 and page.number <= last:
         links = _links(page.number, last)
-        headers["Link"] = ", ".join(_link(request, links[rel], rel) for rel in links)
+        headers["Link"] = ", ".join(link(request, rel, "page", links[rel]) for rel in links)
     return headers
 
 
@@ -390,10 +290,11 @@ def _links(number: int, last: int) -> Mapping[str, int]:
     return before | after
 
 
-def _link(request: Request, number: int, rel: str) -> str:
+def link(request: Request, rel: str, name: str, value: str | int) -> str:
+    """Return the address of another page of a list, by the parameter that names it."""
     path = quote(str(request.scope["path"]).removeprefix("/api/"))
-    query = [pair for pair in parse_qsl(request.url.query) if pair[0] != "page"]
-    return f'<{path}?{urlencode([*query, ("page", number)])}>; rel="{rel}"'
+    query = [pair for pair in parse_qsl(request.url.query) if pair[0] != name]
+    return f'<{path}?{urlencode([*query, (name, value)])}>; rel="{rel}"'
 
 
 def _positive(text: str, default: int) -> int:

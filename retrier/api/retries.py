@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
-from fastapi import HTTPException, Query, Request
+from fastapi import Depends, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +12,15 @@ from retrier.api.answers import Answer, Refusal, Routes, answer, told
 from retrier.api.archive import act_on, act_on_ids, archive_preview
 from retrier.api.messages import pending as shown_pending
 from retrier.api.parts import ApiParts, Parts
+from retrier.api.places import (
+    AfterQuery,
+    Followed,
+    ListOrder,
+    PageOfIds,
+    follow,
+    read_number,
+    read_time,
+)
 from retrier.api.requests import (
     MOST_IDS,
     WITHOUT_NUL,
@@ -24,7 +33,6 @@ from retrier.api.requests import (
     PageQuery,
     WellNamedIds,
     checked_shape,
-    page_headers,
     pending_retries,
 )
 from retrier.api.selections import PlanText, named_plan, refuse_plan
@@ -35,7 +43,7 @@ from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, ha
 from retrier.domain.selection import Selection
 from retrier.domain.text import count_messages
 from retrier.store.groups import find_title
-from retrier.store.pending import Waiting, list_pending, time_before
+from retrier.store.pending import Waiting, list_pending, list_pending_ids, time_before
 
 router = Routes(prefix="/api", tags=["retries"])
 
@@ -92,24 +100,50 @@ def retry_group(group_id: str, parts: Parts, context: InContext) -> Answer[Asked
 pending = Routes(prefix="/api/pendingretries", tags=["pending retries"])
 
 
-@pending.get("", name="get_pending_retries")
-def get_pending(
-    request: Request,
-    parts: Parts,
-    page: PageQuery,
+def _waiting(
     queue: str = "",
     operation: str = "",
     older_than: Annotated[Age | None, Query(description="sent so long ago: 2d, or seconds")] = None,
-) -> Answer[list[PendingRetry]]:
-    """List the pending retries, the longest wait first."""
-    wanted = Waiting(
+) -> Waiting:
+    return Waiting(
         queue=queue or None,
         operation_id=operation or None,
         for_longer_than=None if older_than is None else timedelta(seconds=older_than),
     )
-    found = list_pending(parts.db, wanted, page, parts.codec)
+
+
+WaitingQuery = Annotated[Waiting, Depends(_waiting)]
+_ORDER = ListOrder(name="pending", descending=False, keys=(read_time, read_number))
+
+
+def _page(page: PageQuery, after: AfterQuery = "") -> Followed:
+    return follow(page, after, _ORDER)
+
+
+def _page_of_ids(page: PageOfIds, after: AfterQuery = "") -> Followed:
+    return follow(page, after, _ORDER)
+
+
+@pending.get("", name="get_pending_retries")
+def get_pending(
+    request: Request, parts: Parts, page: Annotated[Followed, Depends(_page)], wanted: WaitingQuery
+) -> Answer[list[PendingRetry]]:
+    """List the pending retries, the longest wait first."""
+    found = list_pending(parts.db, wanted, page.wanted, parts.codec)
     items = [shown_pending(each) for each in found.items]
-    return answer(request, items, page_headers(request, page, found.total))
+    return answer(request, items, page.headers(request, found))
+
+
+@pending.get("/ids", name="get_pending_ids")
+def get_pending_ids(
+    request: Request,
+    parts: Parts,
+    page: Annotated[Followed, Depends(_page_of_ids)],
+    wanted: WaitingQuery,
+) -> Answer[list[str]]:
+    """List the ids of the messages of pending retries and nothing else, to be followed to its end."""
+    found = list_pending_ids(parts.db, wanted, page.wanted)
+    return answer(request, list(found.items), page.headers(request, found))
 
 
 class PendingFilter(BaseModel):

@@ -9,9 +9,6 @@ from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.http.parts import MissingQueues
 from retrier.transport.seam import Transport
 
-MOST_QUEUES = 20
-"""Queues that one look is about, at most."""
-
 MOST_SECONDS = 1.0
 """How long one look is waited for."""
 
@@ -28,11 +25,13 @@ _SLOW = f"the broker did not answer within {MOST_SECONDS:g} s"
 class _Findings:
     """What a look has found so far: filled by its thread, read by who waits for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: int) -> None:
         self._lock = Lock()
         self._missing: set[str] = set()
         self._unsure: dict[str, str] = {}
         self._why_not: str | None = _SLOW
+        self._asked = asked
+        self._looked_at = 0
 
     def note_missing(self, queue: str) -> None:
         with self._lock:
@@ -41,6 +40,10 @@ class _Findings:
     def note_unsure(self, queue: str, why_not: str) -> None:
         with self._lock:
             self._unsure[queue] = why_not
+
+    def note_look(self) -> None:
+        with self._lock:
+            self._looked_at += 1
 
     def end(self, why_not: str | None) -> None:
         with self._lock:
@@ -52,6 +55,9 @@ class _Findings:
                 missing=frozenset(self._missing),
                 unsure=dict(self._unsure),
                 why_not=self._why_not,
+                not_looked_at=(0, 0)
+                if self._why_not is None
+                else (self._asked - self._looked_at, self._asked),
             )
 
 
@@ -65,14 +71,17 @@ class QueueLooks:
         self._free = BoundedSemaphore(AT_ONCE)
 
     def look_at(self, queues: Sequence[str]) -> MissingQueues:
-        """Say which of the first 20 queues are missing; never raises, takes a second at most."""
+        """Say which of these queues are missing; never raises, takes a second at most.
+
+        They are looked at in this order: those that matter most come first.
+        """
         if not queues:
             return MissingQueues()
         if not self._free.acquire(blocking=False):
-            return MissingQueues(why_not=_BUSY)
-        found = _Findings()
+            return MissingQueues(why_not=_BUSY, not_looked_at=(len(queues), len(queues)))
+        found = _Findings(len(queues))
         # A daemon: a broker that hangs must not hold up the end of the process.
-        thread = Thread(target=self._run, args=(queues[:MOST_QUEUES], found), daemon=True)
+        thread = Thread(target=self._run, args=(queues, found), daemon=True)
         thread.start()
         thread.join(self._seconds)
         return found.read()
@@ -99,6 +108,7 @@ class QueueLooks:
                     found.note_unsure(queue, _SILENT)
                 except BrokerUnavailable:
                     found.note_unsure(queue, _NO_ANSWER)
+                found.note_look()
         return None
 
 

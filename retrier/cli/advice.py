@@ -1,10 +1,9 @@
 """What a person can do next, as remarks beside what went wrong; `ID` stands for the id of one."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shlex import quote
 
-from retrier.api.shapes.messages import FailedMessage
 from retrier.api.shapes.service import Import, ReadAgain
 from retrier.cli.printer import Printer, short_id
 from retrier.domain.failed_imports import ImportKind, kind_of
@@ -70,9 +69,12 @@ def _missing(reason: str | None) -> Iterator[str]:
 _SETTLED = ("resolved", "archived")
 
 
-def note_settled(printer: Printer, items: Sequence[FailedMessage]) -> None:
-    """Remark how many of the listed messages need nothing any more, and how to list the others."""
-    settled = sum(item["status"] in _SETTLED for item in items)
+def note_settled(printer: Printer, statuses: Mapping[str, int]) -> None:
+    """Remark how many of the listed messages need nothing any more, and how to list the others.
+
+    `statuses` says how many are in each.
+    """
+    settled = sum(statuses.get(each, 0) for each in _SETTLED)
     if settled:
         printer.note(
             f"{settled:,} of these {'is' if settled == 1 else 'are'} resolved or archived; what is "

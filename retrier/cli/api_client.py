@@ -12,16 +12,18 @@ from urllib.parse import quote
 
 import httpx
 
-from retrier.api.shapes.messages import FailedMessage
+from retrier.domain.identity import is_guid
 from retrier.errors import RequestRefused, ServiceUnavailable
 
 Json = dict[str, Any]
 T = TypeVar("T")
-M = TypeVar("M", bound=FailedMessage)
 Params = Mapping[str, str | int]
 
 LARGEST_PAGE = 500
 """Items that the service puts on one page at most."""
+
+LARGEST_PAGE_OF_IDS = 2000
+"""The same of a list that has nothing but ids; the service has room for twice as many."""
 
 IDEMPOTENCY_KEY = b"Idempotency-Key"
 
@@ -90,22 +92,22 @@ class ApiClient:
                 break
         return Listing(total=total, items=tuple(items[:limit]))
 
-    def follow(self, limit: int, shape: type[M], *path: str, **params: str | int) -> Listing[M]:
-        """Return the first `limit` items of a list of messages, page behind page, each once.
+    def follow(
+        self, limit: int, shape: type[T], *path: str, **params: str | int
+    ) -> Iterator[Listing[T]]:
+        """Yield the first `limit` items of a list as they come, page behind page, each once.
 
         One that leaves the list meanwhile makes none be missed that stays, as pages by number do.
+        One that gets another place may come again: it was told already.
         """
-        size = min(limit, LARGEST_PAGE)
-        found: dict[str, M] = {}
-        after, total = "*", None
-        while after and len(found) < limit:
+        size = min(limit, LARGEST_PAGE_OF_IDS if shape is str else LARGEST_PAGE)
+        seen, after, left = _Seen(), "*", limit
+        while after and left:
             answer = self._get(path, {**params, "per_page": size, "after": after})
-            for each in self._items(shape, answer):
-                found.setdefault(each["id"], each)
-            total = self._total(answer, len(found)) if total is None else total
+            items = [each for each in self._items(shape, answer) if seen.add(each)][:left]
+            left -= len(items)
+            yield Listing(total=self._total(answer, len(items)), items=tuple(items))
             after = answer.headers.get("Next-After", "")
-        items = tuple(found.values())[:limit]
-        return Listing(total=max(total or 0, len(items)), items=items)
 
     def body(self, *path: str, unpacked: bool = False) -> tuple[bytes, str, str]:
         """Return the body that is at a path under /api, its content type, and how it was packed."""
@@ -278,6 +280,27 @@ class ApiClient:
     def _out_of_reach(self, error: httpx.TransportError) -> ServiceUnavailable:
         reason = str(error) or type(error).__name__
         return ServiceUnavailable(f"Cannot reach the service at {self._url}: {reason}. {_ADVICE}")
+
+
+class _Seen:
+    """Which items were told already: of a million ids a set would take 120 MB, this takes 20."""
+
+    def __init__(self) -> None:
+        self._parts = [bytearray() for _ in range(4096)]
+
+    def add(self, item: object) -> bool:
+        """Add an item; say whether it is new."""
+        told = str(item.get("id") if isinstance(item, dict) else item)
+        if not is_guid(told):
+            return True  # of a list in which nothing gets another place
+        key = bytes.fromhex(told.replace("-", ""))
+        part = self._parts[hash(key) % len(self._parts)]
+        place = part.find(key)
+        while place % len(key) and place > 0:  # it begins within another one
+            place = part.find(key, place + 1)
+        if place < 0:
+            part += key
+        return place < 0
 
 
 def _address(path: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import (
     CalledService,
     ExitCode,
-    Pages,
+    FollowedPages,
     Tools,
     command,
     find_archive_id,
@@ -254,17 +254,15 @@ def _print_done(
 
 @app.command("list", epilog="Example: retrier archive-operations list --limit 10")
 @command
-def list_archive_operations(ctx: typer.Context, pages: Pages, service: CalledService) -> None:
+def list_archive_operations(
+    ctx: typer.Context, pages: FollowedPages, service: CalledService
+) -> None:
     """List archive operations, the newest first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = pages.fetch(api, ArchiveOperation, *PATH)
-    printer.show_list(
-        found,
-        show_archive_operations,
-        "operation",
-        "nothing was archived, unarchived or resolved yet",
-    )
+        found = pages.walk(api, ArchiveOperation, *PATH)
+        nothing = "nothing was archived, unarchived or resolved yet"
+        pages.show(printer, found, show_archive_operations, "operation", nothing)
 
 
 @app.command(epilog="Example: retrier archive-operations show 8d07c3aa --watch")

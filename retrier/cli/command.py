@@ -21,7 +21,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from retrier import __version__
 from retrier.api.shapes import OnlyId
-from retrier.api.shapes.messages import FailedMessage
 from retrier.api.shapes.operations import AskedRetry
 from retrier.cli import editor
 from retrier.cli.api_client import ApiClient, Listing, WrongValue
@@ -29,7 +28,7 @@ from retrier.cli.logins import is_due, logins_of_this_person, renew
 from retrier.cli.printer import SHORT_ID, Printer, counted, harmless, one_line, short_id
 from retrier.clock import Clock, SystemClock
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.text import SHORTEST, ids_beginning
+from retrier.domain.text import SHORTEST, ids_beginning, redact
 from retrier.errors import (
     BrokerUnavailable,
     ConfigurationError,
@@ -37,14 +36,6 @@ from retrier.errors import (
     RequestRefused,
     RetrierError,
     ServiceUnavailable,
-)
-from retrier.settings import (
-    Settings,
-    find_remarks,
-    find_used_knobs,
-    load_settings,
-    read_env_file,
-    redact,
 )
 
 P = ParamSpec("P")
@@ -432,37 +423,6 @@ def _groups_beginning(api: ApiClient, prefix: str) -> Sequence[OnlyId]:
 DEFAULT_URL = "http://127.0.0.1:33333"
 TOKEN = "RETRIER_TOKEN"  # noqa: S105 - the name of the variable, not a token
 
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        help="Settings (YAML). Without it: the defaults and RETRIER_<SECTION>__<KEY>.",
-    ),
-]
-
-
-def _take_env_file(path: Path | None) -> Path | None:
-    """Add what the file says to the environment, where that says nothing of it."""
-    try:
-        for name, value in (read_env_file(path) if path else {}).items():
-            os.environ.setdefault(name, value)
-    except ConfigurationError as error:
-        typer.echo(harmless(str(error)), err=True)
-        raise typer.Exit(ExitCode.USAGE) from None
-    return path
-
-
-EnvFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--env-file",
-        metavar="FILE",
-        is_eager=True,  # before the options that have a variable
-        callback=_take_env_file,
-        help="Variables, as lines of NAME=value. What the environment has already wins.",
-    ),
-]
 Word = TypeVar("Word", bound=StrEnum)
 
 
@@ -479,30 +439,6 @@ def one_of(words: type[Word]) -> Callable[[str], Word]:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-
-
-def load_config(config: Path | None) -> Settings:
-    """Read settings from file and environment. Raises ConfigurationError with every problem."""
-    return load_settings(config, os.environ)
-
-
-def load_remarking(ctx: typer.Context, config: Path | None) -> Settings:
-    """Read them, and remark what a person may not expect. Raises ConfigurationError."""
-    settings = load_config(config)
-    for remark in find_remarks(settings, config, os.environ):
-        tools_of(ctx).printer.note(remark)
-    return settings
-
-
-def load_for_policies(ctx: typer.Context, config: Path | None) -> Settings:
-    """Read them, and remark which names of other systems are used; addresses do not matter here.
-
-    Raises ConfigurationError.
-    """
-    settings = load_config(config)
-    for variable, key in find_used_knobs(config, os.environ).items():
-        tools_of(ctx).printer.note(f"{variable} is used for {key}")
-    return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -682,19 +618,60 @@ class Pages:
             return api.first(limit, shape, *path, **params)
         return api.page(shape, *path, **params, page=self.page or 1, per_page=self.per_page or 50)
 
-    def fetch_messages(
-        self, api: ApiClient, *path: str, **params: str | int
-    ) -> Listing[FailedMessage]:
-        """Do the same with a list of messages: none is missed while others leave it."""
-        limit = self._limit()
-        if limit is not None:
-            return api.follow(limit, FailedMessage, *path, **params)
-        return self.fetch(api, FailedMessage, *path, **params)
-
     def _limit(self) -> int | None:
         if self.limit is not None and (self.page or self.per_page):
             raise typer.BadParameter("--limit goes with neither --page nor --per-page.")
         return self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedPages(Pages):
+    """The same of a list that is followed with --limit, and printed as it comes."""
+
+    ndjson: Annotated[
+        bool, typer.Option("--ndjson", help="Print each item as one line of JSON.")
+    ] = False
+
+    def walk(
+        self, api: ApiClient, shape: type[T], *path: str, **params: str | int
+    ) -> Iterator[Listing[T]]:
+        """Return the pages of that part: none is missed while others leave the list."""
+        limit = self._limit()
+        if limit is not None:
+            return api.follow(limit, shape, *path, **params)
+        return iter([self.fetch(api, shape, *path, **params)])
+
+    def ids(self, api: ApiClient, *path: str, **params: str | int) -> Iterator[str]:
+        """Yield the ids in it; of a list that has a page with nothing but ids, by that."""
+        self.refuse_ndjson()
+        if self.limit is not None:
+            for page in self.walk(api, str, *path, "ids", **params):
+                yield from page.items
+            return
+        for each in self.fetch(api, OnlyId, *path, **params).items:
+            yield each["id"]
+
+    def show(
+        self,
+        printer: Printer,
+        found: Iterator[Listing[T]],
+        for_people: Callable[[Printer, Sequence[T]], object],
+        noun: str,
+        nothing: str,
+    ) -> None:
+        """Print them as they come. Raises BadParameter if two forms are asked for."""
+        if not self.ndjson:
+            printer.show_parts(found, for_people, noun, nothing)
+            return
+        if printer.as_json:
+            self.refuse_ndjson()
+        for page in found:
+            printer.records(page.items)
+
+    def refuse_ndjson(self) -> None:
+        """Raise BadParameter if it is asked for, beside another form."""
+        if self.ndjson:
+            raise typer.BadParameter("--ndjson goes with neither --json nor --ids.")
 
 
 def _check_url(url: str) -> str:

@@ -5,18 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from retrier.cli.command import (
-    AsJson,
-    Config,
-    EnvFile,
-    ExitCode,
-    command,
-    load_remarking,
-    make_app,
-    printer_of,
-    tools_of,
-)
+from retrier.cli.command import AsJson, ExitCode, command, make_app, printer_of, tools_of
 from retrier.cli.printer import Column, Printer, counted, duration
+from retrier.cli.settings import Config, EnvFile, load_remarking
 from retrier.settings import is_database_named, name_database
 
 app = make_app("Maintain the database.")

@@ -11,16 +11,9 @@ import typer
 
 from retrier.api.shapes.service import Import, ImportDetails
 from retrier.cli.api_client import ApiClient
-from retrier.cli.command import (
-    CalledService,
-    Config,
-    EnvFile,
-    ExitCode,
-    command,
-    load_config,
-    make_app,
-)
+from retrier.cli.command import CalledService, ExitCode, command, make_app
 from retrier.cli.printer import Column, Printer, counted
+from retrier.cli.settings import Config, EnvFile, load_config
 from retrier.domain.failed_imports import Trial, TriedMessage
 from retrier.errors import RequestRefused
 

@@ -1,7 +1,8 @@
 """`retrier errors`: lists failed messages, and shows one of them or its body."""
 
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -22,8 +23,8 @@ from retrier.cli.advice import advise_on_missing_queue, note_settled
 from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import (
     CalledService,
+    FollowedPages,
     Output,
-    Pages,
     command,
     find_archive_id,
     find_message_id,
@@ -41,7 +42,6 @@ from retrier.cli.printer import (
     counted,
     minute,
     moment,
-    none_of,
     one_line,
     short_id,
 )
@@ -418,34 +418,33 @@ def list_errors(
     ctx: typer.Context,
     wanted: MessageFilters,
     order: ListOrder,
-    pages: Pages,
+    pages: FollowedPages,
     service: CalledService,
 ) -> None:
     """List failed messages, the newest failure first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         conditions = wanted.params(api)
-        found = pages.fetch_messages(api, "errors", **order.params(), **conditions)
-        if service.as_json:
-            printer.document({"total": found.total, "items": found.items})
-        elif order.ids:
-            printer.lines(item["id"] for item in found.items)
-        else:
-            _show_list(printer, found, conditions)
-            note_imports(printer, api)
-
-
-def _show_list(
-    printer: Printer, found: Listing[FailedMessage], conditions: Mapping[str, str]
-) -> None:
-    if found.items:
-        show_messages(printer, found.items)
-        printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")
-        if "status" not in conditions:
-            note_settled(printer, found.items)
-    else:
+        if order.ids and not service.as_json:
+            printer.lines(pages.ids(api, "errors", **order.params(), **conditions))
+            return
+        statuses: Counter[str] = Counter()
+        found = pages.walk(api, FailedMessage, "errors", **order.params(), **conditions)
         nothing = "no failed message matches" if conditions else "there is no failed message"
-        printer.note(none_of(found, "message", nothing))
+        pages.show(printer, _counting(found, statuses), show_messages, "message", nothing)
+        if service.as_json or pages.ndjson:
+            return
+        if "status" not in conditions:
+            note_settled(printer, statuses)
+        note_imports(printer, api)
+
+
+def _counting(
+    found: Iterator[Listing[FailedMessage]], statuses: Counter[str]
+) -> Iterator[Listing[FailedMessage]]:
+    for page in found:
+        statuses.update(each["status"] for each in page.items)
+        yield page
 
 
 @app.command(

@@ -13,6 +13,7 @@ from retrier.cli.api_client import ApiClient, Listing, T
 from retrier.cli.command import (
     CalledService,
     ExitCode,
+    FollowedPages,
     Pages,
     Tools,
     command,
@@ -252,7 +253,7 @@ Follow = Annotated[
 def events(
     ctx: typer.Context,
     wanted: WantedEvents,
-    pages: Pages,
+    pages: FollowedPages,
     service: CalledService,
     *,
     follow: Follow = False,
@@ -272,16 +273,16 @@ def events(
         params = wanted.params(api)
         if follow:
             came = islice(EventFollower(tools, api, params).follow(), pages.limit)
-            _show_as_they_come(service.printer(ctx), came)
+            _show_as_they_come(service.printer(ctx), came, as_lines=pages.ndjson)
             return
-        found = pages.fetch(api, LoggedEvent, "eventlogitems", **params)
-    service.printer(ctx).show_list(found, show_events, "event", "no event matches")
+        found = pages.walk(api, LoggedEvent, "eventlogitems", **params)
+        pages.show(service.printer(ctx), found, show_events, "event", "no event matches")
 
 
-def _show_as_they_come(printer: Printer, came: Iterable[LoggedEvent]) -> None:
+def _show_as_they_come(printer: Printer, came: Iterable[LoggedEvent], *, as_lines: bool) -> None:
     try:
         for event in came:
-            if printer.as_json:
+            if printer.as_json or as_lines:
                 printer.record(event)
             else:
                 show_event(printer, event)

@@ -12,14 +12,14 @@ import typer
 from retrier.api.shapes import PlannedTotal, ReasonCount, SkippedMessage
 from retrier.api.shapes.service import Import, ImportDetails, ReadAgain, SentImport
 from retrier.cli.advice import advise_on_imports, advise_on_kept
-from retrier.cli.api_client import ApiClient, Json, T
+from retrier.cli.api_client import ApiClient, Json, Listing, T
 from retrier.cli.command import (
     NOBODY_ANSWERS,
     CalledService,
     ExitCode,
+    FollowedPages,
     Headers,
     Output,
-    Pages,
     User,
     command,
     find_import_id,
@@ -36,16 +36,17 @@ from retrier.cli.printer import (
     counted,
     minute,
     moment,
-    none_of,
     one_line,
     short_id,
 )
 from retrier.cli.selection import PlanOption, note_plan, planned
+from retrier.domain.failed_imports import ImportKind, kind_of
 from retrier.errors import RequestRefused
 
 _SHOWN_TEXT = 2_000
 """Characters of a body that are shown; --output writes all of it."""
 _SHOWN_BYTES = 256
+_ONE_OR_MANY = 2
 _IN_A_LINE = 16
 _LETTERS = range(0x20, 0x7F)
 
@@ -367,7 +368,7 @@ ImportIds = Annotated[
 @command
 def list_imports(
     ctx: typer.Context,
-    pages: Pages,
+    pages: FollowedPages,
     service: CalledService,
     queue: Queue = None,
     *,
@@ -383,18 +384,28 @@ def list_imports(
     printer = service.printer(ctx)
     with service.open(ctx) as api:
         direction = "asc" if ascending else "desc"
-        found = pages.fetch(api, Import, "imports", error_queue=queue or "", direction=direction)
-    if service.as_json:
-        printer.document({"total": found.total, "items": found.items})
-    elif ids:
-        printer.lines(item["id"] for item in found.items)
-    elif found.items:
-        show_imports(printer, found.items)
-        printer.note(f"{len(found.items):,} of {counted(found.total, 'failed import')}")
-        advise_on_imports(printer, found.items)
-    else:
+        found = pages.walk(api, Import, "imports", error_queue=queue or "", direction=direction)
+        if ids and not service.as_json:
+            pages.refuse_ndjson()
+            printer.lines(item["id"] for page in found for item in page.items)
+            return
+        shown: list[Import] = []
         nothing = "no failed import: everything could be read"
-        printer.note(none_of(found, "failed import", nothing))
+        pages.show(printer, _keeping(found, shown), show_imports, "failed import", nothing)
+    if shown and not (service.as_json or pages.ndjson):
+        advise_on_imports(printer, shown)
+
+
+def _keeping(found: Iterator[Listing[Import]], kept: list[Import]) -> Iterator[Listing[Import]]:
+    """Hand on what comes, and keep two of each kind: nothing depends on how many more there are."""
+    kinds: Counter[ImportKind | None] = Counter()
+    for page in found:
+        for each in page.items:
+            kind = None if "send" in each else kind_of(each["reason"])
+            kinds[kind] += 1
+            if kinds[kind] <= _ONE_OR_MANY:
+                kept.append(each)
+        yield page
 
 
 @app.command(

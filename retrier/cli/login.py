@@ -19,8 +19,8 @@ from retrier.cli.logins import (
     words_of,
 )
 from retrier.cli.printer import harmless
+from retrier.domain.text import redact
 from retrier.errors import RequestRefused
-from retrier.settings import redact
 
 app = make_app("Log in and log out.")
 

@@ -22,7 +22,7 @@ from retrier.api.shapes.operations import (
 from retrier.cli.advice import advise_on_missing_queue
 from retrier.cli.command import (
     CalledService,
-    Pages,
+    FollowedPages,
     User,
     command,
     find_batch_id,
@@ -338,12 +338,12 @@ Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it is over
 
 @operations_app.command("list", epilog="Example: retrier operations list --limit 10")
 @command
-def list_operations(ctx: typer.Context, pages: Pages, service: CalledService) -> None:
+def list_operations(ctx: typer.Context, pages: FollowedPages, service: CalledService) -> None:
     """List retry operations, the newest first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = pages.fetch(api, Operation, "operations")
-    printer.show_list(found, show_operations, "operation", "no retry was asked for yet")
+        found = pages.walk(api, Operation, "operations")
+        pages.show(printer, found, show_operations, "operation", "no retry was asked for yet")
 
 
 @operations_app.command(

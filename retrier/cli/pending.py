@@ -15,7 +15,7 @@ from retrier.cli.command import (
     NOBODY_ANSWERS,
     CalledService,
     ExitCode,
-    Pages,
+    FollowedPages,
     User,
     command,
     find_operation_id,
@@ -158,16 +158,18 @@ TWICE = (
 )
 @command
 def list_pending(
-    ctx: typer.Context, wanted: PendingFilters, pages: Pages, service: CalledService
+    ctx: typer.Context, wanted: PendingFilters, pages: FollowedPages, service: CalledService
 ) -> None:
     """List the pending retries, the longest wait first."""
     printer = service.printer(ctx)
     with service.open(ctx) as api:
-        found = pages.fetch(api, PendingRetry, "pendingretries", **wanted.params(api))
-    if wanted.ids and not service.as_json:
-        printer.lines(item["id"] for item in found.items)
-    else:
-        printer.show_list(found, show_pending, "pending retry", "no retry waits for its outcome")
+        params = wanted.params(api)
+        if wanted.ids and not service.as_json:
+            printer.lines(pages.ids(api, "pendingretries", **params))
+            return
+        found = pages.walk(api, PendingRetry, "pendingretries", **params)
+        nothing = "no retry waits for its outcome"
+        pages.show(printer, found, show_pending, "pending retry", nothing)
 
 
 @app.command(

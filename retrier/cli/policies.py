@@ -16,19 +16,10 @@ from retrier.api.shapes.service import (
     SimulatedSample,
     Simulation,
 )
-from retrier.cli.command import (
-    AsJson,
-    CalledService,
-    Config,
-    EnvFile,
-    command,
-    load_for_policies,
-    make_app,
-    printer_of,
-    tools_of,
-)
+from retrier.cli.command import AsJson, CalledService, command, make_app, printer_of, tools_of
 from retrier.cli.printer import Column, Printer, counted, moment, short_id
 from retrier.cli.selection import duration
+from retrier.cli.settings import Config, EnvFile, load_for_policies
 from retrier.errors import ConfigurationError
 from retrier.policy import words
 from retrier.policy.policy_set import InForce, PolicySet

@@ -5,9 +5,11 @@ Answers go to standard output and remarks to standard error, so that a pipe has 
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, islice
+from textwrap import indent
 from typing import Any, TypeVar
 
 from rich.cells import cell_len
@@ -23,6 +25,8 @@ SHORT_ID = 8
 """Characters of an id that lists show; commands accept them instead of the whole id."""
 
 _TAB = "    "
+_AT_ONCE = 500
+"""Lines that are written at once of many: a page of most lists."""
 
 
 def harmless(text: str) -> str:
@@ -152,6 +156,7 @@ class Printer:
         self.out = out or _console(stderr=False)
         self.err = err or _console(stderr=True)
         self.as_json = as_json
+        self._going_on: tuple[Sequence[Column], Sequence[int]] | None = None
 
     def show(self, document: T, for_people: str | Callable[["Printer", T], object]) -> None:
         """Print an answer: the document as JSON, or for people a line, or what is printed of it."""
@@ -170,19 +175,53 @@ class Printer:
         nothing: str,
     ) -> None:
         """Print a list; for people with how many of them there are, or `nothing` if it is empty."""
+        self.show_parts(iter([found]), for_people, noun, nothing)
+
+    def show_parts(
+        self,
+        parts: Iterator[Listing[T]],
+        for_people: Callable[["Printer", Sequence[T]], object],
+        noun: str,
+        nothing: str,
+    ) -> None:
+        """Print a list that comes in parts, each as it comes: nothing is kept until the end.
+
+        How many there are is said as the first part tells it.
+        """
+        first = next(parts)
         if self.as_json:
-            self.document({"total": found.total, "items": found.items})
-        elif found.items:
-            for_people(self, found.items)
-            self.note(f"{len(found.items):,} of {counted(found.total, noun)}")
+            self._document_of(first, parts)
+        elif first.items:
+            shown = 0
+            self._going_on = ((), ())
+            for part in chain([first], parts):
+                if part.items:
+                    for_people(self, part.items)
+                    shown += len(part.items)
+            self._going_on = None
+            self.note(f"{shown:,} of {counted(max(first.total, shown), noun)}")
         else:
-            self.note(none_of(found, noun, nothing))
+            self.note(none_of(first, noun, nothing))
+
+    def _document_of(self, first: Listing[T], parts: Iterator[Listing[T]]) -> None:
+        """Print the same bytes as `document` does of the whole list."""
+        self.out.file.write(f'{{\n  "total": {first.total},\n  "items": [')
+        before = "\n"
+        for part in chain([first], parts):
+            for item in part.items:
+                # In ASCII, and line breaks within texts are escaped: each line can be moved in.
+                self.out.file.write(before + indent(json.dumps(item, indent=2), "    "))
+                before = ",\n"
+            self.out.file.flush()
+        end = "]" if before == "\n" else "\n  ]"
+        self._write([f"{end}\n}}"])
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
         """Print one line per row; cells may be any text, and each is shown as one line."""
         lines = [[one_line(cell) for cell in row] for row in rows]
         if not self.out.is_terminal:
-            self._write(_aligned(columns, lines))
+            naturals, is_new = self._grow(columns, lines)
+            self._write(_aligned(columns, lines, naturals)[0 if is_new else 1 :])
             return
         if not self._is_wide:
             kept = [n for n, each in enumerate(columns) if not each.extra]
@@ -190,7 +229,7 @@ class Printer:
             lines = [
                 [self._shortened(columns[i], line[n]) for i, n in enumerate(kept)] for line in lines
             ]
-        below = _find_below(columns, lines, self.out.width)
+        below = _find_below(columns, _naturals(columns, lines), self.out.width)
         if below is None:
             self._print_table(columns, lines)
             return
@@ -203,7 +242,27 @@ class Printer:
             self._line(_GAP + ", ".join(line[0] for line in lines if line[below] == text), "")
 
     def _print_table(self, columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> None:
-        self.out.print(_rich_table(columns, lines, _widths(columns, lines, self.out.width)))
+        naturals, is_new = self._grow(columns, lines)
+        table = _rich_table(columns, lines, _widths(columns, naturals, self.out.width))
+        table.show_header = is_new
+        self.out.print(table)
+
+    def _grow(
+        self, columns: Sequence[Column], lines: Sequence[Sequence[str]]
+    ) -> tuple[Sequence[int], bool]:
+        """Return how wide the columns would be that are not cut, and whether they need a heading.
+
+        Where a table goes on no column gets narrower than it was.
+        """
+        naturals: Sequence[int] = _naturals(columns, lines)
+        if self._going_on is None:
+            return naturals, True
+        before, widths = self._going_on
+        is_new = list(before) != list(columns)
+        if not is_new:
+            naturals = [max(each) for each in zip(widths, naturals, strict=True)]
+        self._going_on = (columns, naturals)
+        return naturals, is_new
 
     def _shortened(self, column: Column, cell: str) -> str:
         return cell.removeprefix(f"{self.year}-") if column.time else cell
@@ -233,8 +292,10 @@ class Printer:
         self._line("", one_line(text))
 
     def lines(self, texts: Iterable[str]) -> None:
-        """Print lines for another program: plain, without colours or wrapping."""
-        self._write(one_line(text) for text in texts)
+        """Print lines for another program as they come: plain, without colours or wrapping."""
+        left = iter(texts)
+        while some := list(islice(left, _AT_ONCE)):
+            self._write(one_line(text) for text in some)
 
     def text(self, text: str) -> None:
         """Print text of several lines."""
@@ -250,7 +311,11 @@ class Printer:
 
     def record(self, value: object) -> None:
         """Print one JSON document as one line, for a reader who takes one after the other."""
-        self._write([json.dumps(value)])
+        self.records([value])
+
+    def records(self, values: Iterable[object]) -> None:
+        """Print one line for each of several."""
+        self._write(json.dumps(value) for value in values)
 
     def raw(self, data: bytes) -> None:
         """Print bytes as they are."""
@@ -294,14 +359,11 @@ def _naturals(columns: Sequence[Column], lines: Sequence[Sequence[str]]) -> list
     ]
 
 
-def _find_below(
-    columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int
-) -> int | None:
+def _find_below(columns: Sequence[Column], naturals: Sequence[int], width: int) -> int | None:
     """Return the column that is told below the table, or None if there is none."""
     found = next((n for n, each in enumerate(columns) if each.below), None)
     if found is None:
         return None
-    naturals = _naturals(columns, lines)
     least = (
         min(natural, _ROOM) if each.flexible and n != found else natural
         for n, (each, natural) in enumerate(zip(columns, naturals, strict=True))
@@ -309,9 +371,9 @@ def _find_below(
     return found if sum(least) + len(_GAP) * (len(columns) - 1) > width else None
 
 
-def _widths(columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int) -> list[int]:
+def _widths(columns: Sequence[Column], naturals: Sequence[int], width: int) -> list[int]:
     """Share the width of a terminal: flexible columns get by their weight what the others leave."""
-    widths = _naturals(columns, lines)
+    widths = list(naturals)
     # One that may stand below is not cut: there is room for it, or it is not among these.
     open_ones = {n for n, each in enumerate(columns) if each.flexible and not each.below}
     left = width - len(_GAP) * (len(columns) - 1)
@@ -346,12 +408,14 @@ def _cell(text: str) -> Text:
     return Text(text, style=_STYLES.get(text, ""), no_wrap=True, overflow="ellipsis")
 
 
-def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+def _aligned(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], naturals: Sequence[int]
+) -> list[str]:
     """Return whole lines; a flexible column is not filled up to its longest text."""
     lines = [[column.title for column in columns], *rows]
     widths = [
         min(natural, _FILLED) if column.flexible else natural
-        for column, natural in zip(columns, _naturals(columns, rows), strict=True)
+        for column, natural in zip(columns, naturals, strict=True)
     ]
     return [_join(columns, line, widths) for line in lines]
 

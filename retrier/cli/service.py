@@ -6,18 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from retrier.cli.command import (
-    AsJson,
-    Config,
-    EnvFile,
-    ExitCode,
-    command,
-    load_config,
-    load_remarking,
-    make_app,
-    printer_of,
-)
+from retrier.cli.command import AsJson, ExitCode, command, make_app, printer_of
 from retrier.cli.printer import Column, Printer, counted
+from retrier.cli.settings import Config, EnvFile, load_config, load_remarking
 from retrier.settings import Role
 
 app = make_app("Run the service.")

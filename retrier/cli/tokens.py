@@ -7,19 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from retrier.cli.command import (
-    AsJson,
-    Config,
-    EnvFile,
-    ExitCode,
-    User,
-    command,
-    load_remarking,
-    make_app,
-    offer_words,
-    printer_of,
-)
+from retrier.cli.command import AsJson, ExitCode, User, command, make_app, offer_words, printer_of
 from retrier.cli.printer import Column, Printer, minute
+from retrier.cli.settings import Config, EnvFile, load_remarking
 from retrier.domain.access import AccessRole
 from retrier.domain.times import NoTime, as_sentence, read_duration
 

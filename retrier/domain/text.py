@@ -1,5 +1,6 @@
 """Text from outside: cleaned and cut to length, and shortened ids turned into ranges."""
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -163,3 +164,14 @@ def count_messages(number: int) -> str:
 def count_of(number: int, one: str, many: str = "") -> str:
     """Return a number of things in words; of which several are called as the one, with an s."""
     return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+_PASSWORD = re.compile(r"(://[^:/@]*):.*@")
+_PASSWORD_PARAMETER = re.compile(
+    r"([?&](?:\w*(?:password|secret)|scram_\w+_key)=)[^&]*", re.IGNORECASE
+)
+
+
+def redact(url: str) -> str:
+    """Show a URL with *** in place of its password."""
+    return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))

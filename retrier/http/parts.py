@@ -3,6 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -27,7 +28,7 @@ from retrier.http.problems import NO_FULL_TEXT, WrongField, later
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 from retrier.store.policies import Bounds, SimulatedBefore, simulate_policies
-from retrier.store.previews import By, Preview
+from retrier.store.previews import MOST_LINES, By, Preview
 from retrier.store.search import Found, search
 
 LONGEST_NAME = 200
@@ -130,12 +131,14 @@ _SIMULATION_SECONDS = 30
 class MissingQueues:
     """Which queues the broker does not have.
 
-    `unsure` says of single queues why it is not known; `why_not` says why the look ended early.
+    `unsure` says of single queues why it is not known; `why_not` says why the look ended early, and
+    `not_looked_at` for how many of how many queues.
     """
 
     missing: frozenset[str] = frozenset()
     unsure: Mapping[str, str] = field(default_factory=dict)
     why_not: str | None = None
+    not_looked_at: tuple[int, int] = (0, 0)
 
 
 def see_nothing(_queues: Sequence[str]) -> MissingQueues:
@@ -158,11 +161,44 @@ def closed_of(found: Preview, why_not: WhyNot) -> Mapping[str, str]:
     return {queue: why for queue, why in told if why is not None}
 
 
+def warnings_of_missing(
+    counts: Mapping[str, int], seen: MissingQueues, marked: AbstractSet[str] = frozenset()
+) -> Iterator[str]:
+    """Yield the words about missing queues, those of most messages first.
+
+    Of very many the first are named, and the others summed. `counts` has how many messages would go
+    to each; `marked` are told elsewhere.
+    """
+    told = sorted(seen.missing - marked, key=lambda each: (-counts.get(each, 0), each))
+    for queue in told[:MOST_LINES]:
+        yield f"The queue {queue} does not exist: retries to it fail."
+    rest = told[MOST_LINES:]
+    if rest:
+        count = sum(counts.get(each, 0) for each in rest)
+        verb = "queue does" if len(rest) == 1 else "queues do"
+        yield f"{len(rest):,} more {verb} not exist: {count:,} retries to them fail."
+
+
+def warnings_of_unseen(seen: MissingQueues) -> Iterator[str]:
+    """Yield the words about queues of which it is not known whether they exist."""
+    for queue, why_not in sorted(seen.unsure.items()):
+        yield f"It is not known whether the queue {queue} exists: {why_not}."
+    if seen.why_not is not None:
+        yield f"{_how_many_not(seen)}: {seen.why_not}."
+
+
+def _how_many_not(seen: MissingQueues) -> str:
+    left, asked = seen.not_looked_at
+    if left == asked:
+        return "Nobody looked whether these queues exist"
+    return f"{left:,} of {asked:,} queues were not looked at: it is not known whether they exist"
+
+
 def warnings_of(
     found: Preview, seen: MissingQueues, closed: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the kind and the words of what is to be known before a retry, missing queues aside."""
-    for line in found.lines(By.DESTINATION):
+    for line in found.all_destinations:
         if line.key in closed:
             messages = f"{line.count:,} message{' is' if line.count == 1 else 's are'}"
             yield (
@@ -172,14 +208,12 @@ def warnings_of(
                     "or redirect this one."
                 ),
             )
-    for queue, why_not in sorted(seen.unsure.items()):
-        yield "not_looked_at", f"It is not known whether the queue {queue} exists: {why_not}."
-    if seen.why_not is not None:
-        yield "not_looked_at", f"Nobody looked whether these queues exist: {seen.why_not}."
+    for text in warnings_of_unseen(seen):
+        yield "not_looked_at", text
     for line in found.lines(By.REDIRECTS):
         messages = f"{line.count:,} message{'' if line.count == 1 else 's'}"
         yield "redirect", f"A redirect applies: {messages} for {line.key} go to {line.name}."
-    nowhere = sum(line.count for line in found.lines(By.DESTINATION) if line.key == NOT_KNOWN)
+    nowhere = sum(line.count for line in found.all_destinations if line.key == NOT_KNOWN)
     if nowhere:
         messages = f"{nowhere:,} message{'' if nowhere == 1 else 's'}"
         yield (

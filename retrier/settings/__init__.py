@@ -1,7 +1,6 @@
 """The settings: a YAML file and the environment become frozen values, or a list of problems."""
 
 from retrier.settings.environment import read_env_file
-from retrier.settings.fields import redact
 from retrier.settings.loading import (
     check_dialects,
     check_policies,
@@ -61,5 +60,4 @@ __all__ = [
     "read_env_file",
     "read_file",
     "read_text",
-    "redact",
 ]

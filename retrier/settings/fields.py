@@ -223,18 +223,8 @@ def _find_ssl_problem(parameters: Sequence[tuple[str, str]]) -> str | None:
 
 _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
+
 # Greedy up to the last @: a password with an unescaped / or @ must not be shown in part.
-_PASSWORD = re.compile(r"(://[^:/@]*):.*@")
-_PASSWORD_PARAMETER = re.compile(
-    r"([?&](?:\w*(?:password|secret)|scram_\w+_key)=)[^&]*", re.IGNORECASE
-)
-
-
-def redact(url: str) -> str:
-    """Show a URL with *** in place of its password."""
-    return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
-
-
 def _check_database_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if separator and scheme.lower() in _POSTGRESQL_SCHEMES:

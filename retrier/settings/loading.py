@@ -9,11 +9,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from retrier.domain.text import redact
 from retrier.errors import ConfigurationError
 from retrier.settings.access import list_access_fields
 from retrier.settings.dialects import DialectSection, find_dialect_clashes, list_dialect_fields
 from retrier.settings.environment import apply_knobs, apply_policy_knobs
-from retrier.settings.fields import KeyPath, Section, redact
+from retrier.settings.fields import KeyPath, Section
 from retrier.settings.model import (
     ApiTls,
     BrokerTls,

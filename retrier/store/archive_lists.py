@@ -62,19 +62,18 @@ def list_archive_operations(
     Raises DatabaseUnavailable.
     """
     wanted = [operations.operation_id.between(ids.first, ids.last)] if ids else []
-    count = select(func.count()).select_from(archive_operations).where(*wanted)
+    keys = (operations.created_at, operations.operation_id)
+    total = page.count(tx, select(func.count()).select_from(archive_operations).where(*wanted))
     query = (
         select(archive_operations)
-        .where(*wanted)
-        .order_by(operations.created_at.desc(), operations.operation_id)
+        .where(*wanted, *page.behind(*keys, descending=True))
+        .order_by(*(key.desc() for key in keys))
         .limit(page.size)
         .offset(page.offset)
     )
-    rows = tx.execute(query).mappings()
-    return Page(
-        items=tuple(archive_from_row(dict(row)) for row in rows),
-        total=tx.execute(count).scalar_one(),
-    )
+    items = tuple(archive_from_row(dict(row)) for row in tx.execute(query).mappings())
+    place = page.next_place(total, items, lambda last: [last.created_at, last.operation_id])
+    return Page(items=items, total=total, next=place)
 
 
 @reading

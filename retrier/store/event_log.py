@@ -249,17 +249,17 @@ def list_events(
 ) -> Page[LoggedEvent]:
     """Return one page of the event log, newest first. Raises DatabaseUnavailable."""
     conditions = wanted.conditions()
-    count = select(func.count()).select_from(event_log).where(*conditions)
+    total = page.count(tx, select(func.count()).select_from(event_log).where(*conditions))
     query = (
         select(event_log)
-        .where(*conditions)
+        .where(*conditions, *page.behind(events.event_id, descending=True))
         .order_by(events.event_id.desc())
         .limit(page.size)
         .offset(page.offset)
     )
-    total = tx.execute(count).scalar_one()
-    rows = tx.execute(query).mappings()
-    return Page(items=tuple(LoggedEvent(**row) for row in rows), total=total)
+    items = tuple(LoggedEvent(**row) for row in tx.execute(query).mappings())
+    place = page.next_place(total, items, lambda last: [last.event_id])
+    return Page(items=items, total=total, next=place)
 
 
 @reading

@@ -273,17 +273,16 @@ def list_imports(tx: Transaction, wanted: ImportSelection, page: PageRequest) ->
     """Return one page of the imports. Raises DatabaseUnavailable."""
     conditions = conditions_of(wanted)
     keys = (imports.received_at, imports.import_id)
+    total = page.count(tx, select(func.count()).select_from(failed_imports).where(*conditions))
     query = (
-        _LISTED.where(*conditions)
+        _LISTED.where(*conditions, *page.behind(*keys, descending=not wanted.ascending))
         .order_by(*(keys if wanted.ascending else (key.desc() for key in keys)))
         .limit(page.size)
         .offset(page.offset)
     )
-    total = select(func.count()).select_from(failed_imports).where(*conditions)
-    return Page(
-        items=tuple(_listed(row) for row in tx.execute(query)),
-        total=tx.execute(total).scalar_one(),
-    )
+    items = tuple(_listed(row) for row in tx.execute(query))
+    place = page.next_place(total, items, lambda last: [last.received_at, last.import_id])
+    return Page(items=items, total=total, next=place)
 
 
 @reading

@@ -3,7 +3,7 @@
 A message without the value that the list is sorted by comes last, in either direction.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -48,23 +48,27 @@ claims = failed_message_retries.c
 T = TypeVar("T")
 
 
-Key = str | datetime | None
+Key = str | int | datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A place in a list, right behind a message: its number, and the values it was sorted by."""
+    """A place in a list, right behind an item: the values by which that was sorted.
+
+    The last of them is its own alone: a number, or an id. `total` is how many items the list had
+    when its first page was read: counted for each page, a list would be read once for each.
+    """
 
     keys: tuple[Key, ...]
-    number: int
+    total: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
     """Which page; numbers start at 1.
 
-    With `by_place` a page of messages begins behind a place, whatever has left the list since, and
-    the number does not count; without `after` it is the first page.
+    With `by_place` a page begins behind a place, whatever has left the list since, and the number
+    does not count; without `after` it is the first page.
     """
 
     number: int = 1
@@ -74,8 +78,28 @@ class PageRequest:
 
     @property
     def offset(self) -> int:
-        """How many items come before the page."""
-        return (self.number - 1) * self.size
+        """How many items come before the page, of a list that is cut by numbers."""
+        return 0 if self.by_place else (self.number - 1) * self.size
+
+    def count(self, tx: Transaction, counting: Select[Any]) -> int:
+        """Return how many items the list has; of one that is followed, had at its beginning."""
+        return int(tx.execute(counting).scalar_one()) if self.after is None else self.after.total
+
+    def behind(
+        self, *columns: ColumnElement[Any], descending: bool = False
+    ) -> Sequence[ColumnElement[bool]]:
+        """Return the condition that an item comes behind the place; none at the beginning."""
+        if self.after is None:
+            return ()
+        return (_comes_after(columns, self.after.keys, descending=descending),)
+
+    def next_place(
+        self, total: int, items: Sequence[T], keys: Callable[[T], Sequence[Key]]
+    ) -> Place | None:
+        """Return the place behind the last of these items; None if the list ends with them."""
+        if not self.by_place or len(items) < self.size:
+            return None
+        return Place(keys=tuple(keys(items[-1])), total=total)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,46 +228,72 @@ def _find_behind(
     moves all that follow, and the first of the next page would be on none.
     """
     wished = conditions_looked_up(tx, wanted)
-    total = _count(tx, wished)
-    behind = [*wished, *_lies_behind(page.after, order)]
-    found: Sequence[int] = ()
-    first = replace(page, number=1)
+    total = _count(tx, wished) if page.after is None else page.after.total
     if total >= wide and order.sort in _INDEXED:
-        found = _cut(tx, _merged(wanted, behind, order, first), first)
-    if len(found) < page.size:
-        # Also what has no value to be sorted by: an index has none of those.
-        found = _cut(tx, _scanned(behind, order), first)
-    is_full = len(found) == page.size
-    place = _place_of(tx, found[-1], order) if is_full else None
+        found = _along_index(tx, wanted, wished, order, page)
+    else:
+        found = _cut(tx, _scanned([*wished, *_lies_behind(page.after, order)], order), page)
+    place = _place_of(tx, found[-1], order, total) if len(found) == page.size else None
     return Page(items=tuple(found), total=total, next=place)
+
+
+def _along_index(
+    tx: Transaction,
+    wanted: Selection,
+    wished: Sequence[Condition],
+    order: Order,
+    page: PageRequest,
+) -> Sequence[int]:
+    """Return a page of many messages: an index leads to the place, and to what lies behind it.
+
+    What has no value to be sorted by comes last. Joined to the others by *or* it would have each
+    page read the list from its beginning.
+    """
+    found: Sequence[int] = ()
+    place = page.after
+    is_among_last = place is not None and place.keys[0] is None
+    if not is_among_last:
+        beyond = page.behind(*_place_columns(order), descending=order.descending)
+        found = _cut(tx, _merged(wanted, [*wished, *beyond], order, page), page)
+    if len(found) == page.size or order.sort not in _WITHOUT:
+        return found
+    last = [*wished, _KEYS[order.sort][0].is_(None)]
+    last += _lies_behind(place, order) if is_among_last else ()
+    rest = replace(page, size=page.size - len(found))
+    numbers = _numbers(last, order).order_by(_turned(messages.number, order))
+    return [*found, *_cut(tx, numbers, rest)]
+
+
+def _place_columns(order: Order) -> Sequence[ColumnElement[Any]]:
+    return [*_KEYS[order.sort], messages.number]
 
 
 def _lies_behind(place: Place | None, order: Order) -> Iterator[Condition]:
     """Yield the condition that a message comes behind this place."""
     if place is None:
         return
-    columns = _KEYS[order.sort]
+    columns = _place_columns(order)
     if place.keys[0] is None:
         yield columns[0].is_(None)
-        yield _comes_after([messages.number], [place.number], order)
+        yield _comes_after(columns[-1:], place.keys[-1:], descending=order.descending)
         return
-    beyond = _comes_after([*columns, messages.number], [*place.keys, place.number], order)
+    beyond = _comes_after(columns, place.keys, descending=order.descending)
     yield or_(beyond, columns[0].is_(None)) if order.sort in _WITHOUT else beyond
 
 
 def _comes_after(
-    columns: Sequence[ColumnElement[Any]], values: Sequence[object], order: Order
+    columns: Sequence[ColumnElement[Any]], values: Sequence[Key], *, descending: bool
 ) -> Condition:
     row = tuple_(*columns)
     place = tuple_(*(literal(value, of.type) for of, value in zip(columns, values, strict=True)))
-    return row < place if order.descending else row > place
+    return row < place if descending else row > place
 
 
-def _place_of(tx: Transaction, number: int, order: Order) -> Place:
+def _place_of(tx: Transaction, number: int, order: Order, total: int) -> Place:
     """Return the place of a message in the same snapshot in which it was found."""
     of_message = _numbers([messages.number == number], order).add_columns(*_KEYS[order.sort])
     _, *keys = tx.execute(of_message).one()
-    return Place(keys=tuple(keys), number=number)
+    return Place(keys=(*keys, number), total=total)
 
 
 def _may_be_wide(wanted: Selection) -> bool:
@@ -447,6 +497,24 @@ _PLAIN = (
 """Columns that are shown as they are."""
 
 _STATES = (messages.status, messages.resolution, messages.disposition, messages.edit_of)
+
+
+@reading
+def list_ids(tx: Transaction, wanted: Selection, order: Order, page: PageRequest) -> Page[str]:
+    """Return the ids of one page of the messages that match, and nothing else of them.
+
+    Raises DatabaseUnavailable.
+    """
+    found = find_numbers(tx, wanted, order, page)
+    return Page(items=ids_of(tx, found.items), total=found.total, next=found.next)
+
+
+def ids_of(tx: Transaction, numbers: Sequence[int]) -> tuple[str, ...]:
+    """Return the ids of the messages with these numbers, which exist, in their order."""
+    query = select(messages.number, messages.unique_message_id)
+    rows = tx.execute(query.where(tx.sql.member(messages.number, numbers)))
+    ids = {row.number: row.unique_message_id for row in rows}
+    return tuple(ids[each] for each in numbers)
 
 
 @reading

@@ -194,26 +194,33 @@ def list_operations(
     The standing operation comes before all others. Raises DatabaseUnavailable.
     """
     wanted = [columns.operation_id.between(ids.first, ids.last)] if ids else []
-    count = select(func.count()).select_from(retry_operations).where(*wanted)
-    total = tx.execute(count).scalar_one()
+    keys = (columns.created_at, columns.operation_id)
+    total = page.count(tx, select(func.count()).select_from(retry_operations).where(*wanted))
+    is_other = columns.operation_id != STANDING_OPERATION
     query = (
         whole_operations()
-        .where(*wanted)
-        .order_by(
-            columns.operation_id != STANDING_OPERATION,
-            columns.created_at.desc(),
-            columns.operation_id,
-        )
+        .where(*wanted, *_behind(page, is_other))
+        .order_by(is_other, *(key.desc() for key in keys))
         .limit(page.size)
         .offset(page.offset)
     )
     items = tuple(operation_from_row(dict(row)) for row in tx.execute(query).mappings())
+    place = page.next_place(total, items, lambda last: [last.created_at, last.operation_id])
     return ListedOperations(
-        page=Page(items=items, total=total),
+        page=Page(items=items, total=total, next=place),
         schedule=_find_schedule_of(tx, items),
         at=tx.now,
         obstacles=find_obstacles(tx),
     )
+
+
+def _behind(page: PageRequest, is_other: Condition) -> Sequence[Condition]:
+    """Return the conditions of what comes behind a place; the standing operation is before all."""
+    if page.after is None:
+        return ()
+    if page.after.keys[-1] == STANDING_OPERATION:
+        return (is_other,)
+    return is_other, *page.behind(columns.created_at, columns.operation_id, descending=True)
 
 
 def _find_schedule_of(tx: Transaction, shown: Sequence[RetryOperation]) -> Schedule | None:

@@ -27,6 +27,7 @@ from retrier.store.message_lists import (
     PageRequest,
     ShownClaim,
     from_row,
+    ids_of,
     shown_messages,
 )
 from retrier.store.messages import lock_presumable
@@ -108,12 +109,26 @@ def list_pending(
     wide: int = WIDE,
 ) -> Page[PendingRetry]:
     """Return one page of the pending retries, the longest wait first. Raises DatabaseUnavailable."""
+    found = _find(tx, wanted, page, wide)
+    return Page(items=_load(tx, found.items, codec), total=found.total, next=found.next)
+
+
+@reading
+def list_pending_ids(tx: Transaction, wanted: Waiting, page: PageRequest) -> Page[str]:
+    """Return the ids of the messages on such a page. Raises DatabaseUnavailable."""
+    found = _find(tx, wanted, page, WIDE)
+    return Page(items=ids_of(tx, found.items), total=found.total, next=found.next)
+
+
+def _find(tx: Transaction, wanted: Waiting, page: PageRequest, wide: int) -> Page[int]:
     found = _conditions(tx, wanted)
-    total = _count(tx, wanted, found)
-    numbers = _numbers(wanted.queue, found, wide=total >= wide)
-    order = numbers.order_by(claim_columns.forwarded_at, claim_columns.number)
-    shown = tx.execute(order.limit(page.size).offset(page.offset)).scalars().all()
-    return Page(items=_load(tx, shown, codec), total=total)
+    total = _count(tx, wanted, found) if page.after is None else page.after.total
+    keys = (claim_columns.forwarded_at, claim_columns.number)
+    numbers = _numbers(wanted.queue, [*found, *page.behind(*keys)], wide=total >= wide)
+    query = numbers.add_columns(claim_columns.forwarded_at).order_by(*keys)
+    rows = tx.execute(query.limit(page.size).offset(page.offset)).all()
+    place = page.next_place(total, rows, lambda last: [last.forwarded_at, last.number])
+    return Page(items=tuple(row.number for row in rows), total=total, next=place)
 
 
 def _conditions(tx: Transaction, wanted: Waiting) -> list[Condition]:

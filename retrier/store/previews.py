@@ -75,6 +75,9 @@ claims = failed_message_retries.c
 MOST_LINES = 50
 """Lines of a breakdown; what they leave out is summed."""
 
+MOST_DESTINATIONS = 10_000
+"""Queues to which retries would go: whether they exist is asked of more than are shown."""
+
 AGES = (
     ("less than an hour", timedelta(hours=1)),
     ("less than a day", timedelta(days=1)),
@@ -113,7 +116,7 @@ Counts = Mapping[By, Sequence[PreviewLine]]
 def count_by(tx: Transaction, chosen: Select[Any]) -> Counts:
     """Count messages in every way; `chosen` selects COUNTED columns of them.
 
-    Of each way the 50 largest counts, the largest first.
+    Of each way the 50 largest counts, the largest first; of destinations more of them.
     """
     counted = _by_cause(tx, chosen)
     parts = [_largest(by, *what) for by, what in _ways(counted)]
@@ -190,7 +193,7 @@ def _largest(
         .group_by(each.key, each.name)
         .having(total > 0)
         .order_by(total.desc(), by_code_point(each.key))
-        .limit(MOST_LINES)
+        .limit(MOST_DESTINATIONS if by is By.DESTINATION else MOST_LINES)
         .subquery()
     )
     return select(lines)
@@ -233,12 +236,22 @@ class Preview:
 
     def lines(self, by: By) -> Sequence[PreviewLine]:
         """Return the largest counts, at most 50 of them."""
-        return self.counts.get(by, ())
+        return self.counts.get(by, ())[:MOST_LINES]
+
+    @property
+    def all_destinations(self) -> Sequence[PreviewLine]:
+        """The queues to which they would go, the fullest first, also those that no list has."""
+        return self.counts.get(By.DESTINATION, ())
+
+    @property
+    def counts_by_destination(self) -> Mapping[str, int]:
+        """How many messages would go to each of them."""
+        return {line.key: line.count for line in self.all_destinations}
 
     @property
     def destinations(self) -> Sequence[str]:
-        """The queues to which most of them would go, those that are known."""
-        return [line.key for line in self.lines(By.DESTINATION) if line.key != NOT_KNOWN]
+        """The names of those that are known."""
+        return [line.key for line in self.all_destinations if line.key != NOT_KNOWN]
 
 
 def plan_of(request: RetryRequest, found: Preview) -> Plan:

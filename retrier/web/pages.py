@@ -12,6 +12,7 @@ T = TypeVar("T")
 PAGE = 50
 """Rows of a page."""
 LAST_PAGE = 10_000
+"""Nobody turns so many pages: who gets here is looking for something, and should say what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,14 @@ class PagedList(Generic[T]):
 
     @property
     def after(self) -> str | None:
-        """The address of the next page; None on the last one."""
-        return self.to(**{self.page: str(self.number + 1)}) if self.last < self.total else None
+        """The address of the next page; None on the last one, and where pages end before the list."""
+        is_last = self.last >= self.total or self.number >= LAST_PAGE
+        return None if is_last else self.to(**{self.page: str(self.number + 1)})
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the list goes on where no page does: a next one would be this one again."""
+        return self.number >= LAST_PAGE and self.last < self.total
 
     def to(self, **values: str) -> str:
         """Return this address with other values; an empty one is left out, and so is page 1."""

@@ -10,7 +10,7 @@ from retrier.domain.access import Right
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
-from retrier.http.parts import closed_of, warnings_of
+from retrier.http.parts import closed_of, warnings_of, warnings_of_missing, warnings_of_unseen
 from retrier.store.pending import count_next_destinations, time_before
 from retrier.store.previews import By, plan_of
 from retrier.web.filters import Selected
@@ -63,7 +63,12 @@ def show_preview(
         closed=closed,
         others=found.left - sum(each.count for each in lines),
         skipped=found.skipped,
-        warnings=[text for _, text in warnings_of(found, sight, closed)],
+        warnings=[
+            *warnings_of_missing(
+                found.counts_by_destination, sight, marked={each.key for each in lines}
+            ),
+            *(text for _, text in warnings_of(found, sight, closed)),
+        ],
         fields=fields or {},
         asks_where=asks_where,
         patched=found.patched,
@@ -80,6 +85,7 @@ _KEPT = (
 """The fields of the form that are filled again when a patch was tried."""
 
 MOST_DESTINATIONS = 10
+_MOST_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,18 +102,16 @@ class NextWays:
 
 def next_ways(parts: PageParts, selection: Selection) -> NextWays:
     """Return where they would go, with what is to be known before."""
-    found = count_next_destinations(parts.db, selection, MOST_DESTINATIONS)
+    found = count_next_destinations(parts.db, selection, _MOST_LOOKED_AT)
     why_not = {name: parts.gateway.why_not_send_to(name) for name, _ in found if name}
-    missing = parts.look_at([name for name, why in why_not.items() if why is None]).missing
+    sight = parts.look_at([name for name, why in why_not.items() if why is None])
     warnings = [
         f"{plural(count, 'message')} {noun(count, 'is', 'are')} not sent: {why}."
         for name, count in found
         if (why := why_not.get(name)) is not None
     ]
-    warnings += [
-        f"The queue {name} does not exist: retries to it fail." for name in sorted(missing)
-    ]
-    return NextWays(destinations=found, warnings=warnings)
+    warnings += [*warnings_of_missing(dict(found), sight), *warnings_of_unseen(sight)]
+    return NextWays(destinations=found[:MOST_DESTINATIONS], warnings=warnings)
 
 
 _WHAT = {

@@ -10,9 +10,10 @@ from psycopg.pq import Conninfo
 from pydantic import ValidationError
 
 from retrier.domain.breakers import BreakerRules, BreakerTerms, Per
+from retrier.domain.text import redact
 from retrier.errors import ConfigurationError
 from retrier.policy.policy_set import PolicySet
-from retrier.settings import ErrorQueue, Settings, load_settings, redact
+from retrier.settings import ErrorQueue, Settings, load_settings
 from retrier.settings.fields import SSL_FILES
 from retrier.settings.policies import make_definition
 from tests.support.setting_keys import SETTING_KEYS, variable_of
