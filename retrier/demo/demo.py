@@ -167,7 +167,7 @@ class Scenario:
 
 
 ORDERS = 300
-_START = 20.0
+_START = 60.0
 _POLL = 0.1
 
 _OUT_OF_REACH = 3

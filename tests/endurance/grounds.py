@@ -18,8 +18,9 @@ from tests.endurance.far_ends import Allowance, Consumer, Producer
 from tests.endurance.report import tell
 from tests.support.databases import open_upgraded, temporary_postgres
 from tests.support.forked_service import ForkingHost
+from tests.support.project import ROOT
 from tests.support.servers import pika_connection, psycopg_url
-from tests.support.service import Service
+from tests.support.service import Host, Service
 from tests.support.shop import Shop
 
 LEADER = "SELECT pid FROM processor_lease"
@@ -38,7 +39,7 @@ class Grounds:
 
     amqp_url: str
     shop: Shop
-    host: ForkingHost
+    host: Host
     conn: psycopg.Connection[Any]
     dice: random.Random
     kills: int = 0
@@ -78,10 +79,10 @@ class Grounds:
                 service.wait_ready()
                 self.expect("is the exit code of a process that was told to stop", service.stop())
 
-    def verify(self) -> int:
-        """Return the exit code of `retrier verify`; what it finds off is printed."""
+    def verify(self, folder: Path = ROOT) -> int:
+        """Return the exit code of `retrier verify` of a folder; what it finds off is printed."""
         command = [sys.executable, "-m", "retrier", "verify", "--config", str(self.host.config)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
         if done.returncode:
             tell(done.stdout, done.stderr)
         return done.returncode
@@ -129,8 +130,13 @@ def opened_grounds(
     seed: int,
     settings: Mapping[str, Mapping[str, object]],
     queue_type: str = "quorum",
+    *,
+    empty: bool = False,
 ) -> Iterator[Grounds]:
-    """Give new queues and a new database on RabbitMQ and PostgreSQL; nothing runs yet."""
+    """Give new queues and a new database on RabbitMQ and PostgreSQL; nothing runs yet.
+
+    `empty`: another version than this one makes the tables.
+    """
     amqp_url, postgres_url = servers
     name = f"test.{purpose}.{uuid4().hex[:12]}"
     with ExitStack() as stack:
@@ -140,8 +146,9 @@ def opened_grounds(
             _delete, amqp_url, [shop.error, shop.orders, shop.payments, f"{name}.staging"]
         )
         database = stack.enter_context(temporary_postgres(postgres_url))
-        # Before the first process is killed, so that there is something to count.
-        open_upgraded(database).dispose()
+        if not empty:
+            # Before the first process is killed, so that there is something to count.
+            open_upgraded(database).dispose()
         folder = stack.enter_context(TemporaryDirectory())
         host = ForkingHost(
             Path(folder),
@@ -154,7 +161,7 @@ def opened_grounds(
                 **settings,
             },
         )
-        stack.callback(_kill_all, host)
+        stack.callback(kill_all, host)
         yield Grounds(
             amqp_url=amqp_url,
             shop=shop,
@@ -164,7 +171,8 @@ def opened_grounds(
         )
 
 
-def _kill_all(host: ForkingHost) -> None:
+def kill_all(host: Host) -> None:
+    """Kill whatever runs of a host."""
     for service in host.services:
         service.kill()
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import cycle
+from pathlib import Path
 from time import monotonic
 
 import httpx
@@ -18,6 +19,7 @@ from tests.endurance.account import Account, Kill, attribute, find_lost, find_wr
 from tests.endurance.far_ends import MOST_FAILURES, Consumer, Producer
 from tests.endurance.grounds import Grounds, at_work, opened_grounds
 from tests.endurance.report import report, tell
+from tests.support.project import ROOT
 from tests.support.servers import POSTGRES, RABBITMQ, found
 from tests.support.service import Service
 from tests.support.waiting import let_pass, wait_until
@@ -132,8 +134,8 @@ class Run:
         if service.stop() != 0:
             raise RuntimeError("it was told to stop, and did not end well")
 
-    def count_up(self, seconds: float) -> Account:
-        """Compare what came with what was put there."""
+    def count_up(self, seconds: float, folder: Path = ROOT) -> Account:
+        """Compare what came with what was put there; `folder` has the version that verifies."""
         rows = self.grounds.query(ROWS)
         copies = self.consumer.copies
         return Account(
@@ -144,7 +146,7 @@ class Run:
             lost=self._find_lost([row[0] for row in rows]),
             unexplained=attribute(copies, self.kills),
             wrong_attempts=find_wrong_attempts(rows, self.consumer.failed_again),
-            verified=self.grounds.verify(),
+            verified=self.grounds.verify(folder),
             again=self.grounds.count(AGAIN),
             seconds=seconds,
         )
@@ -162,17 +164,17 @@ class Run:
             let_pass(self.grounds.dice.uniform(0, LONGEST_START))
             return
         wait_until(lambda: "api.listening" in service.names(), STUCK, "it listens")
-        wanted = self.came + self.grounds.dice.randint(0, 2 * self._share())
+        wanted = self.came + self.grounds.dice.randint(0, 2 * self.share())
         self._ask_until(service, lambda: self.came >= wanted)
         let_pass(self.grounds.dice.uniform(0, LONGEST_REST))
 
-    def _share(self) -> int:
+    def share(self) -> int:
         """Return how many retries there are for each kill, about."""
         return self.plan.messages * (1 + MOST_FAILURES // 2) // self.plan.kills
 
     def _ask_until(self, service: Service, is_over: Callable[[], bool]) -> None:
         """Ask for all, for each group, and for pending retries again, over and over."""
-        end, asks = monotonic() + LONGEST_LIFE, cycle(self._asks())
+        end, asks = monotonic() + LONGEST_LIFE, cycle(self.asks())
         with service.http as http:
             while monotonic() < end and not is_over():
                 # It may not have reached the database yet: asked again soon.
@@ -182,7 +184,8 @@ class Run:
                 with suppress(AssertionError):
                     wait_until(is_over, ASK_EVERY)
 
-    def _asks(self) -> Sequence[Ask]:
+    def asks(self) -> Sequence[Ask]:
+        """Return what the service is asked for."""
         return [_ask_all, self._ask_pending, _ask_groups, self._ask_pending_of_queue]
 
     def _ask_pending(self, http: httpx.Client) -> None:
@@ -223,7 +226,7 @@ def endure(plan: Plan, amqp_url: str, postgres_url: str) -> Account:
     settings = {"retries": {"forwarding_window": plan.window}}
     servers = (amqp_url, postgres_url)
     with opened_grounds("kills", servers, plan.seed, settings, plan.broker) as grounds:
-        run = _make_run(plan, grounds)
+        run = make_run(plan, grounds)
         with at_work(run.producer, run.consumer):
             for number in range(1, plan.kills + 1):
                 run.kill_once()
@@ -233,7 +236,8 @@ def endure(plan: Plan, amqp_url: str, postgres_url: str) -> Account:
             return run.count_up(monotonic() - began)
 
 
-def _make_run(plan: Plan, grounds: Grounds) -> Run:
+def make_run(plan: Plan, grounds: Grounds) -> Run:
+    """Make a run whose messages fail as the kills go on."""
     kills: list[Kill] = []
 
     def allowance() -> int:

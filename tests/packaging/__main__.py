@@ -1,10 +1,10 @@
-"""Builds the packages into `dist/`, and checks them: `python -m tests.packaging [--install]`.
+"""Builds the packages into `dist/`, and checks them: `python -m tests.packaging [--install [PYTHON ...]]`.
 
 What it needs is the extra `packaging`. The Kubernetes files of `docs/deploy` are held against the
 schemas of Kubernetes, where an unknown field is a mistake. With `--install` the wheel is put into a new environment in
 an empty folder and used there: the demo, the service with its page, a worker, the part for Celery;
 and `dist/retrier.cdx.json` says, as CycloneDX, what was installed with it. That asks the package
-index for the dependencies.
+index for the dependencies. Other interpreters may be named: then it is done once with each.
 """
 
 import argparse
@@ -22,7 +22,10 @@ from urllib.request import urlopen
 
 import kubernetes_validate
 import yaml
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
+from tests.packaging.sbom import SBOM
 from tests.support.project import ROOT
 
 DIST = ROOT / "dist"
@@ -38,15 +41,18 @@ ADDRESS = re.compile(r'"page": "([^"]+)"')
 def main() -> int:
     """Build, check and, if asked to, install. A tool that finds something ends it: exit code 1."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--install", action="store_true", help="try the wheel in a new environment")
+    parser.add_argument(
+        "--install", nargs="*", metavar="PYTHON", help="try the wheel in a new environment of each"
+    )
     options = parser.parse_args()
     with TemporaryDirectory(prefix="retrier-packaging-") as folder:
         try:
             wheel, sdist = build_twice(Path(folder))
             check(wheel, sdist)
             check_manifests()
-            if options.install:
-                use(wheel, Path(folder) / "empty")
+            if options.install is not None:
+                for number, python in enumerate(options.install or [sys.executable]):
+                    use(wheel, Path(folder) / f"empty{number}", python)
         except subprocess.CalledProcessError as error:
             sys.stderr.write(f"failed: {' '.join(map(str, error.cmd))}\n")
             return 1
@@ -95,9 +101,11 @@ def build(target: Path, environ: Mapping[str, str], *more: str) -> None:
 
 
 def check(wheel: Path, sdist: Path) -> None:
-    """Have the tools for packages look at both. Raises CalledProcessError."""
+    """Have the tools for packages look at both. Raises CalledProcessError, ValueError."""
     run([SCRIPTS / "twine", "check", "--strict", wheel, sdist])
     run([SCRIPTS / "check-wheel-contents", wheel])
+    if wrong := JsonStrictValidator(SchemaVersion.V1_6).validate_str(SBOM.read_text()):
+        raise ValueError(f"{SBOM.name} is no CycloneDX: {wrong}")
     run([SCRIPTS / "pyroma", "--file", "--min", "10", "--skip-tests", ADDRESSES, sdist])
 
 
@@ -118,12 +126,12 @@ def check_manifests() -> None:
         tell(f"{file.name}: as Kubernetes {version} has it")
 
 
-def use(wheel: Path, folder: Path) -> None:
+def use(wheel: Path, folder: Path, interpreter: str) -> None:
     """Install the wheel alone, and use it where no checkout is. Raises CalledProcessError."""
     folder.mkdir()
     environment = folder / "environment"
     # Without pip: then the list of what is installed names what Retrier needs, and no more.
-    run([sys.executable, "-m", "venv", "--without-pip", environment])
+    run([interpreter, "-m", "venv", "--without-pip", environment])
     pip: list[str | Path] = [
         sys.executable,
         "-m",
@@ -144,11 +152,12 @@ def use(wheel: Path, folder: Path) -> None:
     ]
     run([*sbom, "--pyproject", ROOT / "pyproject.toml", "--output-file", listed, python])
     tell(f"{listed.name}: valid CycloneDX")
+    run([python, "--version"])
     run([retrier, "version"], folder)
     run([retrier, "demo", "--once"], folder)
     ask_page(retrier, folder)
     run([*pip, f"{wheel}[celery,dramatiq]"])
-    run([python, "-c", f"import {', '.join(IMPORTED)}"], folder)
+    run([python, "-W", "error", "-c", f"import {', '.join(IMPORTED)}"], folder)
     tell("installed and used without the checkout")
 
 

@@ -207,7 +207,7 @@ def test_the_image_is_built_from_what_the_repository_holds() -> None:
         for name in line.split()[:-1]
     ]
 
-    assert {"pyproject.toml", "README.md", "LICENSE", "retrier"} == set(copied)
+    assert {"pyproject.toml", "README.md", "LICENSE", "sbom.cdx.json", "retrier"} == set(copied)
     assert all((ROOT / name).exists() for name in copied)
 
 

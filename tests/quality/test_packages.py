@@ -1,18 +1,18 @@
 """What stands in the packages; `python -m tests.packaging` builds them and tries them."""
 
+import json
 import re
 import tomllib
 
 import yaml
 
 from retrier import __version__
+from tests.packaging.sbom import FOR_US, SBOM, make_sbom
 from tests.support.project import ROOT, list_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DOCS = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
 WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text()
-FOR_US = {"test", "mutation", "docs", "packaging"}
-"""Extras for who works on Retrier: the README and the page for contributors name them."""
 
 
 def test_the_version_stands_in_one_place() -> None:
@@ -46,6 +46,24 @@ def test_an_extra_for_users_is_in_the_docs() -> None:
 
     assert extras
     assert [name for name in extras if f"retrier[{name}]" not in DOCS] == []
+
+
+def test_the_list_of_dependencies_is_that_of_the_project() -> None:
+    assert SBOM.read_text() == make_sbom()  # `python -m tests.packaging.sbom` writes it anew
+
+
+def test_the_list_of_dependencies_has_each_of_them_and_no_tool_of_ours() -> None:
+    listed = {each["name"]: each["scope"] for each in json.loads(make_sbom())["components"]}
+
+    assert (listed["sqlalchemy"], listed["celery"]) == ("required", "optional")
+    assert {"pytest", "sphinx", "mutmut", "twine"} & set(listed) == set()
+    assert len(listed) == len(json.loads(make_sbom())["components"])
+
+
+def test_the_wheel_carries_the_list_of_dependencies() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+
+    assert tools["hatch"]["build"]["targets"]["wheel"]["sbom-files"] == [SBOM.name]
 
 
 def test_the_packages_name_no_address() -> None:

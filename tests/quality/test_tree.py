@@ -13,6 +13,7 @@ TOP_LEVEL = {
     "docs",
     "pyproject.toml",
     "retrier",
+    "sbom.cdx.json",
     "tests",
 }
 LONGEST_README = 120
