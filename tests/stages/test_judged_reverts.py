@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from retrier.domain.wire import Refused
+from retrier.domain.wire import Outcome, Refused, Returned, Unknown
 from retrier.events.event import Event
 from retrier.events.processor import BatchStaged, WindowRecorded
 from retrier.policy.delays import Fixed
@@ -146,6 +146,56 @@ class TestARetryThatIsRefused:
         assert row["retry_at"] > time_of(bench)
         assert row["reason"] == "transport_unavailable"
         assert "queue is full" in row["disposition_reason"]
+
+
+class TestARetryThatMayHaveArrived:
+    @pytest.mark.parametrize("refusal", [Returned("NO_ROUTE"), Refused("full")])
+    def test_waits_for_a_person_if_an_earlier_try_was_left_in_doubt(
+        self, bench: Bench, refusal: Outcome
+    ) -> None:
+        bench.fail()
+        bench.transport.cue(Unknown("reset"), when=to_queue(QUEUE), stored=True)
+        bench.transport.cue(refusal, when=to_queue(QUEUE))
+
+        row = try_by_policy(bench)
+
+        assert (row["status"], row["disposition"]) == ("unresolved", "manual")
+        assert row["retry_at"] is None
+        assert "may have arrived" in row["disposition_reason"]
+        assert broken(bench) == []
+
+    def test_waits_for_a_person_if_it_breaks_every_connection(self, bench: Bench) -> None:
+        bench.fail()
+        bench.transport.cue(Unknown("reset"), when=to_queue(QUEUE), times=None)
+
+        row = try_by_policy(bench)
+
+        assert (row["status"], row["disposition"]) == ("unresolved", "manual")
+        assert "may have arrived" in row["disposition_reason"]
+
+    def test_waits_for_a_person_if_it_is_stored_otherwise_than_it_was_sent(
+        self, bench: Bench
+    ) -> None:
+        bench.fail()
+        otherwise = Refused("it is stored otherwise", may_have_arrived=True)
+        bench.transport.cue(otherwise, when=to_queue(QUEUE), stored=True)
+
+        row = try_by_policy(bench)
+
+        assert (row["status"], row["disposition"]) == ("unresolved", "manual")
+        assert "stored otherwise" in row["disposition_reason"]
+        assert len(bench.sent()) == 1
+
+    def test_is_sent_again_by_a_person(self, bench: Bench) -> None:
+        (key,) = bench.fail()
+        otherwise = Refused("it is stored otherwise", may_have_arrived=True)
+        bench.transport.cue(otherwise, when=to_queue(QUEUE))
+        try_by_policy(bench)
+
+        bench.ask([key])
+        bench.work()
+
+        assert bench.sent() == [key]
 
 
 class TestARetryThatIsEjected:
