@@ -14,7 +14,7 @@ from tests.support.adding_up import assert_all_adds_up
 from tests.support.databases import sqlite_url
 from tests.support.forked_service import ForkingHost
 from tests.support.service import Service, hosted
-from tests.support.sqs_server import URL, SqsServer
+from tests.support.sqs_server import URL, SqsServer, arn
 from tests.support.sqs_shop import SqsSent, SqsShop, opened_sqs_shop
 from tests.support.waiting import wait_until
 
@@ -202,6 +202,18 @@ def test_a_retry_to_a_queue_that_is_gone_comes_back_with_the_reason(
         http.post("/api/errors/retry/all")
 
         wait_until(lambda: service.find("message.reverted"), 60, "it is reverted")
+
+
+def test_nothing_is_sent_to_the_queues_that_retrier_empties_by_any_name(
+    sqs_server: SqsServer, tmp_path: Path
+) -> None:
+    with opened(sqs_server, tmp_path) as (shop, _, http):
+        for queue in (shop.error, arn(shop.error), f"{shop.name}-staging", f"{shop.name}.staging"):
+            asked = {"selection": {"all": True}, "destination": queue}
+            redirect = {"fromphysicaladdress": shop.orders, "tophysicaladdress": queue}
+
+            assert http.post("/api/operations", json=asked).status_code == 400
+            assert http.post("/api/redirects", json=redirect).status_code == 400
 
 
 def test_messages_of_a_group_go_back_in_their_order(sqs_server: SqsServer, tmp_path: Path) -> None:

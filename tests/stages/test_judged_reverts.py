@@ -14,6 +14,7 @@ from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.store.engine.database import Database
 from retrier.store.schema import causes, ended_retries, event_log
 from retrier.store.verification import verify_store
+from retrier.transport.queue_names import find_alike
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench
 from tests.support.factories import ERROR_QUEUE, failure, unique_id
@@ -208,6 +209,20 @@ class TestARetryThatIsEjected:
         assert (row["disposition"], row["policy"], row["retry_at"]) == ("dead", NAME, None)
         assert "destination" in row["disposition_reason"]
         assert broken(bench) == []
+
+    def test_is_dead_if_its_destination_is_another_name_of_the_staging_queue(
+        self, database: Database, policies: SomePolicies
+    ) -> None:
+        alike = find_alike("sqs://eu-west-1", {})
+        bench = Bench(database, judge=policies.judging(), staging_queue="a.staging", alike=alike)
+        bench.fail(destination="a-staging")
+
+        row = try_by_policy(bench)
+
+        assert row["disposition"] == "dead"
+        assert (
+            "destination a-staging is an error queue or staging queue" in row["disposition_reason"]
+        )
 
     def test_waits_for_a_person_if_its_destination_is_not_known(self, bench: Bench) -> None:
         bench.fail(destination="")
