@@ -4,7 +4,7 @@ Whoever asks does so through a gateway of their own (`of`), which knows what the
 their role does not allow, and adds the queues of their rights to what they select.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -407,7 +407,7 @@ class Gateway:
         self,
         db: Database,
         wake: Callable[[], None],
-        own_queues: frozenset[str] = frozenset(),
+        own_queues: Container[str] = frozenset(),
         emit: Emit = ignore,
         *,
         imports: FailedImports,

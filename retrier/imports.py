@@ -1,6 +1,6 @@
 """What a person does with failed imports: the gateway's part about them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -105,7 +105,7 @@ class FailedImports:
 
     db: Database
     emit: Emit
-    own_queues: frozenset[str]
+    own_queues: Container[str]
     read: ReadImport
     sender: Sender
     instance: str

@@ -44,7 +44,7 @@ from retrier.processor.processor import Processor
 from retrier.processor.retention import RetentionJob
 from retrier.processor.stage_context import BreakerWatch, RetryParameters, StageContext
 from retrier.processor.staging_queue import get_probe_ready
-from retrier.settings import Api, ErrorQueue, Settings
+from retrier.settings import Api, ErrorQueue, Settings, name_settings_queues
 from retrier.store.engine.database import Database, DatabaseClock, DatabaseOptions
 from retrier.store.figures import read_figures
 from retrier.store.recording import record_received
@@ -164,7 +164,7 @@ _SQLITE_PAUSE = 0.01
 
 def make_gateway(parts: Parts) -> Gateway:
     """Return the gateway for whatever people ask."""
-    own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
+    own_queues = name_settings_queues(parts.settings)
     settings = parts.settings
     queues = settings.ingestion.error_queues
     exists = _names(parts).exists
@@ -343,6 +343,7 @@ def make_processor(
     parameters = RetryParameters(
         staging_queue=parts.settings.staging_queue,
         error_queues=parts.error_queues,
+        alike=parts.settings.broker.alike,
         installation_id=installation_id,
         session_id=parts.session_id,
         window=retries.forwarding_window,

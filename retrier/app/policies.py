@@ -1,6 +1,6 @@
 """The policies in force: read at the start, and again when their file changes."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +39,7 @@ class PolicyFile:
 
     path: Path
     environ: Mapping[str, str] = field(default_factory=dict)
-    own_queues: frozenset[str] = frozenset()
+    own_queues: Container[str] = frozenset()
 
     def read(self) -> PoliciesSection | None:
         """Read the section. Raises ConfigurationError."""
@@ -166,12 +166,12 @@ def make_policy_source(
     return PolicySource(settings.policies, file, clock, emit)
 
 
-def read_policies(content: object, own_queues: frozenset[str]) -> PolicySet:
+def read_policies(content: object, own_queues: Container[str]) -> PolicySet:
     """Return the set of what would be the section. Raises ConfigurationError."""
     return PolicySet(make_definition(check_policies(content, own_queues)))
 
 
-def read_policy_text(text: str, own_queues: frozenset[str]) -> PolicySet:
+def read_policy_text(text: str, own_queues: Container[str]) -> PolicySet:
     """Return the set of a text, of the section or of what stands below it.
 
     Raises ConfigurationError.

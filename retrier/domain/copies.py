@@ -1,7 +1,7 @@
 """The copies of a message that are published: staged, sent back, for the log queue; and notices."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -226,7 +226,7 @@ def read_staged(codec: PropertyCodec, raw: bytes) -> StagedCopy | None:
     return None if staging_id is None else _read_stamps(staging_id, stamps)
 
 
-def why_not_sendable(destination: str, closed_to_retries: frozenset[str]) -> str | None:
+def why_not_sendable(destination: str, closed_to_retries: Container[str]) -> str | None:
     """Say why a retry may not be sent there; None when it may.
 
     A retry to an error queue would be ingested at once; one to the staging queue would be dropped.

@@ -1,6 +1,6 @@
 """Redirects: which of them may exist together. Words and ids are ServiceControl's."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import StrEnum
 
 from retrier.domain.copies import why_not_sendable
@@ -35,7 +35,7 @@ def what_it_moves(from_queue: str) -> Selection:
 
 
 def why_not_redirect(
-    existing: Mapping[str, str], from_queue: str, to_queue: str, own_queues: frozenset[str]
+    existing: Mapping[str, str], from_queue: str, to_queue: str, own_queues: Container[str]
 ) -> str | None:
     """Return why a redirect is refused beside the existing ones; None if it is allowed.
 

@@ -125,7 +125,8 @@ class Ejected:
     """A message taken out of its batch: unresolved again, with the reason.
 
     `hopeless` means that no retry may ever go to its destination, as long as that is what it is.
-    `unknown` means that it has none: a person has to name it.
+    `unknown` means that it has none: a person has to name it. `may_have_arrived` means that it may
+    be on its queue all the same: a person has to look before it is sent again.
     """
 
     number: int
@@ -136,6 +137,7 @@ class Ejected:
     """Where its retry was sent to; empty when it was never sent."""
     hopeless: bool = False
     unknown: bool = False
+    may_have_arrived: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

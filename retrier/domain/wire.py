@@ -45,16 +45,25 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The broker returned the message: there is no queue of that name."""
+    """The broker returned the message: there is no queue of that name.
+
+    `may_have_arrived`: an earlier try was left in doubt.
+    """
 
     reason: str
+    may_have_arrived: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker (by a negative acknowledgement) or the client library refused this message."""
+    """The broker (by a negative acknowledgement) or the client library refused this message.
+
+    `may_have_arrived`: it may be on its queue all the same, because an earlier try was left in
+    doubt, or because the broker says that it has stored something else than it was sent.
+    """
 
     reason: str
+    may_have_arrived: bool = False
 
 
 @dataclass(frozen=True, slots=True)

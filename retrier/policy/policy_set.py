@@ -434,6 +434,8 @@ def _why_person(standing: Standing) -> str:
 def judge_revert(judgement: Judgement, item: Ejected, *, configured: bool) -> Judgement:
     """Return the judgement with why the retry was reverted; one that can never go is given up.
 
+    One that may have arrived waits for a person: by itself it would be sent twice.
+
     A retry that the settings or the headers send to no queue, or to one of Retrier's own, would be
     ejected again each time: with policies the message is dead, without them a person decides.
     """
@@ -441,7 +443,7 @@ def judge_revert(judgement: Judgement, item: Ejected, *, configured: bool) -> Ju
     if item.hopeless and configured:
         dead = Dead(why=item.reason, policy=decision.policy)
         return replace(judgement, decision=dead)
-    if item.unknown:
+    if item.unknown or item.may_have_arrived:
         return replace(judgement, decision=Manual(why=item.reason, policy=decision.policy))
     why = _both(item.reason, decision.why) if decision.why else item.reason
     return replace(judgement, decision=replace(decision, why=why))

@@ -128,13 +128,14 @@ def _judge(outcome: Outcome, breaks: int) -> Outcome:
         case ChannelClosed(reason):
             return Refused(reason)
         case Returned(reason):
-            return Returned(f"{reason}; {_EARLIER_TRY}")
+            return Returned(f"{reason}; {_EARLIER_TRY}", may_have_arrived=True)
         case Refused(reason):
-            return Refused(f"{reason}; {_EARLIER_TRY}")
+            return Refused(f"{reason}; {_EARLIER_TRY}", may_have_arrived=True)
         case Unknown(reason) if breaks >= _MOST_BREAKS:
             return Refused(
                 f"the connection broke {breaks} times in a row while nothing else was "
-                f"sent; it may have arrived: {reason}"
+                f"sent; it may have arrived: {reason}",
+                may_have_arrived=True,
             )
         case _:
             return outcome
@@ -149,6 +150,7 @@ def _revert(retry: ReadyRetry, outcome: Returned | Refused) -> Ejected:
         reason=_explain(target, outcome),
         cause=RevertCause.RETURNED if is_returned else RevertCause.REFUSED,
         destination=target,
+        may_have_arrived=outcome.may_have_arrived,
     )
 
 

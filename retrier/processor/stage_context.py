@@ -8,6 +8,7 @@ from retrier.domain.breakers import BreakerRules
 from retrier.policy.policy_set import WAITING, Judge
 from retrier.processor.broker import Broker, Progress
 from retrier.processor.lease import HolderContext
+from retrier.transport.queue_names import Alike, OwnQueues, are_same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,7 @@ class RetryParameters:
     A window has at most `window` messages and `window_bytes` bytes, and is what a crash can send
     twice. `session_id` is also the staging id of probes. With `keep_transient` a retry lasts only
     as long as its message would have; else it is persistent. `drop_headers` has patterns of headers
-    that messages from an error queue are sent back without.
+    that messages from an error queue are sent back without. `alike` is how the broker compares names.
     """
 
     staging_queue: str
@@ -32,6 +33,7 @@ class RetryParameters:
     idle_wait: timedelta = timedelta(seconds=30)
     keep_transient: bool = False
     drop_headers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    alike: Alike = are_same
 
     @property
     def prefetch(self) -> int:
@@ -52,9 +54,9 @@ class RetryParameters:
         return error_queue if known else self.error_queues[0]
 
     @property
-    def closed_to_retries(self) -> frozenset[str]:
+    def closed_to_retries(self) -> OwnQueues:
         """Queues that no retry may go to: it would be ingested again, or dropped as no copy."""
-        return frozenset({*self.error_queues, self.staging_queue})
+        return OwnQueues((*self.error_queues, self.staging_queue), self.alike)
 
 
 class BreakerWatch:

@@ -16,10 +16,17 @@ from pydantic import (
 
 from retrier.domain.parameters import nearest
 from retrier.settings.fields import KeyPath, check_host_and_port, parse_duration
+from retrier.transport.queue_names import (
+    KOMBUS_SEP,
+    KOMBUS_STEPS,
+    REDIS,
+    Alike,
+    are_same,
+    find_alike,
+)
 from retrier.transport.transports import TRANSPORTS, find_scheme
 
 AMQP = frozenset({"amqp", "amqps"})
-REDIS = frozenset({"redis", "rediss", "sentinel"})
 SECURE = ("amqps://", "rediss://")
 """Where `broker.tls` has a meaning."""
 _KNOWN = (
@@ -51,8 +58,6 @@ _OF_REDIS = (
     "socket_timeout",
 )
 """Kombu's transport options that have a meaning here. Others are about Kombu's own way to consume."""
-_KOMBUS_SEP = "\x06\x16"
-_KOMBUS_STEPS = (0, 3, 6, 9)
 _KOMBUS_KEYS = ("unacked", "unacked_index", "unacked_mutex")
 _KEYS_BEGIN = ("_kombu.", "_retrier:")
 """Keys beside the queues in a database of Redis: Kombu's, and ours."""
@@ -282,7 +287,7 @@ class RedisOptions(BaseModel):
     ] = 0
     priority_steps: Annotated[
         Any, _must_be("a list of whole numbers that rise, as in [0, 3, 6, 9]", _are_steps)
-    ] = _KOMBUS_STEPS
+    ] = KOMBUS_STEPS
     sentinel_kwargs: Annotated[
         Any,
         _must_be(f"a mapping with {', '.join(_SENTINEL_NAMES)}", _are_of_sentinels, optional=True),
@@ -290,7 +295,7 @@ class RedisOptions(BaseModel):
     sep: Annotated[
         Any,
         _must_be("a text that is not empty", lambda value: isinstance(value, str) and bool(value)),
-    ] = _KOMBUS_SEP
+    ] = KOMBUS_SEP
     socket_connect_timeout: _Seconds = None
     socket_keepalive: Annotated[
         Any, _must_be("true or false", lambda value: isinstance(value, bool), optional=True)
@@ -381,6 +386,16 @@ def _find_redis_clashes(
         yield from _find_short_visibility(tree, options[VISIBILITY])
 
 
+def find_alike_of(tree: Mapping[str, object]) -> Alike:
+    """Return how the broker that is named compares names; reads values that are not checked yet."""
+    match tree:
+        case {"broker": {"url": str(url) | [str(url), *_], **broker}}:
+            options = broker.get("transport_options")
+            return find_alike(url, options if isinstance(options, dict) else {})
+        case _:
+            return are_same
+
+
 def find_taken_name(name: str, others: Collection[str], tree: Mapping[str, object]) -> str | None:
     """Return why a queue of this name would be something else in Redis; None if it is only a queue.
 
@@ -395,11 +410,11 @@ def find_taken_name(name: str, others: Collection[str], tree: Mapping[str, objec
             return None
     if name in _KOMBUS_KEYS or name.startswith(_KEYS_BEGIN):
         return f"{name} is a key in which Kombu or Retrier keeps something else in Redis"
-    separator, steps = options.get("sep", _KOMBUS_SEP), options.get("priority_steps", _KOMBUS_STEPS)
+    separator, steps = options.get("sep", KOMBUS_SEP), options.get("priority_steps", KOMBUS_STEPS)
     if not isinstance(separator, str) or not separator or not isinstance(steps, list | tuple):
         return None  # reported as wrong options
     queue, _, step = name.rpartition(separator)
-    is_list = step in map(str, steps) and (queue in others or (queue and separator == _KOMBUS_SEP))
+    is_list = step in map(str, steps) and (queue in others or (queue and separator == KOMBUS_SEP))
     return (
         f"{name} is the list of priority {step} of the queue {queue} in Redis" if is_list else None
     )

@@ -1,7 +1,7 @@
 """Reads settings from YAML and the environment; reports all problems at once, a line each."""
 
 import json
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from retrier.settings.policies import (
     list_policy_fields,
 )
 from retrier.settings.search import FIELD_KEYS
+from retrier.transport.queue_names import OwnQueues
 
 DEEPEST = 50
 """Levels of a text that somebody sends; policies have six."""
@@ -355,7 +356,7 @@ class _Policies(Section):
 
 
 def load_policies(
-    path: Path, environ: Mapping[str, str], own_queues: frozenset[str]
+    path: Path, environ: Mapping[str, str], own_queues: Container[str]
 ) -> PoliciesSection | None:
     """Read the section of the file and the environment; None if there is none.
 
@@ -372,7 +373,7 @@ def load_policies(
     return _check(tree.get("policies"), own_queues, variables)
 
 
-def check_policies(content: object, own_queues: frozenset[str]) -> PoliciesSection:
+def check_policies(content: object, own_queues: Container[str]) -> PoliciesSection:
     """Check what would be the content of the section. Raises ConfigurationError."""
     return _check({} if content is None else content, own_queues, {}) or PoliciesSection()
 
@@ -391,14 +392,14 @@ def check_dialects(content: object) -> tuple[DialectSection, ...]:
     return found
 
 
-def name_settings_queues(settings: Settings) -> frozenset[str]:
+def name_settings_queues(settings: Settings) -> OwnQueues:
     """Return the queues that Retrier itself empties, by checked settings."""
     queues = (each.queue for each in settings.ingestion.error_queues)
-    return frozenset({*queues, settings.staging_queue})
+    return OwnQueues((*queues, settings.staging_queue), settings.broker.alike)
 
 
 def _check(
-    content: object, own_queues: frozenset[str], variables: Mapping[tuple[str, ...], str]
+    content: object, own_queues: Container[str], variables: Mapping[tuple[str, ...], str]
 ) -> PoliciesSection | None:
     tree = {"policies": content}
     problems = [word(*clash, variables) for clash in find_policy_clashes(tree, own_queues)]

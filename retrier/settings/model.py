@@ -19,6 +19,7 @@ from retrier.settings.brokers import (
     SECURE,
     BrokerUrls,
     KombuOptions,
+    find_alike_of,
     find_broker_clashes,
     find_taken_name,
 )
@@ -46,6 +47,7 @@ from retrier.settings.fields import (
 )
 from retrier.settings.policies import BreakersSection, PoliciesSection
 from retrier.settings.search import Search, find_field_clashes
+from retrier.transport.queue_names import Alike, OwnQueues, find_alike
 
 SettingProblem = tuple[tuple[str, ...], str]
 
@@ -210,33 +212,34 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
     yield from find_field_clashes(tree)
     yield from find_access_clashes(tree)
     queues = _list_queues(tree)
-    names = [each.get("queue") for each in queues]
+    names = [str(name) for each in queues if (name := each.get("queue")) is not None]
     staging = staging_queue(str(instance))
+    own, alike = name_own_queues(tree, instance), find_alike_of(tree)
     yield from _find_taken_names(tree, staging)
     for index, each in enumerate(queues):
         place = ("ingestion", "error_queues", index)
         name, destination = each.get("queue"), each.get("destination")
-        if name is not None and name in names[:index]:
-            yield place, f"{name} is listed twice"
-        if name == staging:
+        if name is not None and (before := OwnQueues(names[:index], alike).find(str(name))):
+            yield place, f"{name} is listed twice" + (f": as {before}" if before != name else "")
+        if name is not None and alike(staging, str(name)):
             yield place, f"{name} is the staging queue of this instance"
-        if destination is not None and destination in [*names, staging]:
+        if destination is not None and destination in own:
             yield (*place, "destination"), f"{destination} is a queue that Retrier itself empties"
         mapped = each.get("destinations")
         for key, target in mapped.items() if isinstance(mapped, dict) else ():
-            if target in [*names, staging]:
+            if target in own:
                 yield (
                     (*place, "destinations", key),
                     f"{target} is a queue that Retrier itself empties",
                 )
     match tree:
-        case {"ingestion": {"forward_to": str(log)}} if log in [*names, staging]:
+        case {"ingestion": {"forward_to": str(log)}} if log in own:
             # Each copy would be ingested as a failure, and copied again: for ever.
             yield ("ingestion", "forward_to"), f"{log} is a queue that Retrier itself empties"
         case _:
             pass
     match tree:
-        case {"access": {"audit": {"head_to": str(kept)}}} if kept in [*names, staging]:
+        case {"access": {"audit": {"head_to": str(kept)}}} if kept in own:
             yield ("access", "audit", "head_to"), f"{kept} is a queue that Retrier itself empties"
         case _:
             pass
@@ -264,10 +267,10 @@ def _find_taken_names(tree: Mapping[str, object], staging: str) -> Iterator[Clas
             yield where, why_not
 
 
-def name_own_queues(tree: Mapping[str, object], instance: object) -> frozenset[str]:
+def name_own_queues(tree: Mapping[str, object], instance: object) -> OwnQueues:
     """Return the queues that Retrier itself empties; reads values that are not checked yet."""
-    names = [each.get("queue") for each in _list_queues(tree)]
-    return frozenset({*map(str, names), staging_queue(str(instance))})
+    names = [str(each.get("queue")) for each in _list_queues(tree)]
+    return OwnQueues([*names, staging_queue(str(instance))], find_alike_of(tree))
 
 
 def _list_queues(tree: Mapping[str, object]) -> list[Mapping[str, object]]:
@@ -300,6 +303,11 @@ class Broker(Section):
     tls: BrokerTls = BrokerTls()
     transport_options: KombuOptions = Field(default_factory=dict)
     """Kombu's transport options, for brokers that it knows: those of Celery's settings."""
+
+    @property
+    def alike(self) -> Alike:
+        """Return how this broker compares names of queues."""
+        return find_alike(self.url[0], self.transport_options)
 
 
 class Database(Section):

@@ -1,7 +1,7 @@
 """The sections `policies` and `breakers`: keys, values, clashes, and the set that they make."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, assert_never
@@ -328,7 +328,7 @@ _OF_A_SET = ("queue", "message_type", "type")
 _LARGEST_NAMED = 3
 
 
-def find_policy_clashes(tree: Tree, own_queues: frozenset[str]) -> Iterator[Clash]:
+def find_policy_clashes(tree: Tree, own_queues: Container[str]) -> Iterator[Clash]:
     """Find them, with the place of each in the tree; own queues are those that Retrier empties."""
     match tree:
         case {"policies": dict(policies)}:
@@ -351,7 +351,7 @@ def _list(tree: Tree, key: str) -> list[Tree]:
             return []
 
 
-def _find_notices(policies: Tree, own_queues: frozenset[str]) -> Iterator[Clash]:
+def _find_notices(policies: Tree, own_queues: Container[str]) -> Iterator[Clash]:
     notices = policies.get("notices")
     if isinstance(notices, str) and notices in own_queues:
         # Each notice would be ingested as a failure, and might become dead in turn: for ever.
@@ -405,7 +405,7 @@ def _count(pattern: str) -> int:
         return 0
 
 
-def _find_in_rules(rules: list[Tree], own_queues: frozenset[str]) -> Iterator[Clash]:
+def _find_in_rules(rules: list[Tree], own_queues: Container[str]) -> Iterator[Clash]:
     names = [each.get("name") for each in rules]
     for index, rule in enumerate(rules):
         place, name = (_ROOT, "rules", index), names[index]
@@ -449,7 +449,7 @@ def _find_in_backoff(rule: Tree, place: tuple[int | str, ...]) -> Iterator[Clash
 
 
 def _find_own_queue(
-    rule: Tree, place: tuple[int | str, ...], own_queues: frozenset[str]
+    rule: Tree, place: tuple[int | str, ...], own_queues: Container[str]
 ) -> Iterator[Clash]:
     match rule.get("match"):
         case {"queue": str(queue)}:
@@ -458,7 +458,11 @@ def _find_own_queue(
             queues = [str(each) for each in several]
         case _:
             return
-    if queues and len(patterns.plain(queues)) == len(queues) and own_queues.issuperset(queues):
+    if (
+        queues
+        and len(patterns.plain(queues)) == len(queues)
+        and all(each in own_queues for each in queues)
+    ):
         named = ", ".join(queues)
         yield (*place, "match", "queue"), f"matches only what Retrier itself empties: {named}"
 

@@ -1,6 +1,6 @@
 """Redirects (`message_redirects`): retries for one queue go to another; Staging applies them."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -68,7 +68,7 @@ def list_redirects(tx: Transaction) -> tuple[Redirect, ...]:
 
 @writing
 def create_redirect(
-    tx: Transaction, from_queue: str, to_queue: str, *, own_queues: frozenset[str], who: str
+    tx: Transaction, from_queue: str, to_queue: str, *, own_queues: Container[str], who: str
 ) -> str | None:
     """Create a redirect; return None if it exists now (or did before), else why it is refused.
 
@@ -87,7 +87,7 @@ def create_redirect(
 
 @writing
 def change_redirect(
-    tx: Transaction, wanted_id: str, to_queue: str, *, own_queues: frozenset[str], who: str
+    tx: Transaction, wanted_id: str, to_queue: str, *, own_queues: Container[str], who: str
 ) -> str | None:
     """Change the target of a redirect; return None if done, else why it is refused.
 

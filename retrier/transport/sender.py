@@ -141,6 +141,8 @@ def _judge(outcome: Outcome, queue: str) -> SendOutcome:
             return Sent()
         case Returned(reason):
             return NotTaken(f"the queue {queue} does not exist ({reason})", no_queue=True)
+        case Refused(reason, may_have_arrived=True):
+            return Doubtful(reason)
         case Refused(reason) | ChannelClosed(reason):
             # The only message of its window: it is the one for which the channel was closed.
             return NotTaken(f"the broker refused it: {reason}")

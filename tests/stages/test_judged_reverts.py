@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from retrier.domain.wire import Refused
+from retrier.domain.wire import Outcome, Refused, Returned, Unknown
 from retrier.events.event import Event
 from retrier.events.processor import BatchStaged, WindowRecorded
 from retrier.policy.delays import Fixed
@@ -14,6 +14,7 @@ from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.store.engine.database import Database
 from retrier.store.schema import causes, ended_retries, event_log
 from retrier.store.verification import verify_store
+from retrier.transport.queue_names import find_alike
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench
 from tests.support.factories import ERROR_QUEUE, failure, unique_id
@@ -148,6 +149,56 @@ class TestARetryThatIsRefused:
         assert "queue is full" in row["disposition_reason"]
 
 
+class TestARetryThatMayHaveArrived:
+    @pytest.mark.parametrize("refusal", [Returned("NO_ROUTE"), Refused("full")])
+    def test_waits_for_a_person_if_an_earlier_try_was_left_in_doubt(
+        self, bench: Bench, refusal: Outcome
+    ) -> None:
+        bench.fail()
+        bench.transport.cue(Unknown("reset"), when=to_queue(QUEUE), stored=True)
+        bench.transport.cue(refusal, when=to_queue(QUEUE))
+
+        row = try_by_policy(bench)
+
+        assert (row["status"], row["disposition"]) == ("unresolved", "manual")
+        assert row["retry_at"] is None
+        assert "may have arrived" in row["disposition_reason"]
+        assert broken(bench) == []
+
+    def test_waits_for_a_person_if_it_breaks_every_connection(self, bench: Bench) -> None:
+        bench.fail()
+        bench.transport.cue(Unknown("reset"), when=to_queue(QUEUE), times=None)
+
+        row = try_by_policy(bench)
+
+        assert (row["status"], row["disposition"]) == ("unresolved", "manual")
+        assert "may have arrived" in row["disposition_reason"]
+
+    def test_waits_for_a_person_if_it_is_stored_otherwise_than_it_was_sent(
+        self, bench: Bench
+    ) -> None:
+        bench.fail()
+        otherwise = Refused("it is stored otherwise", may_have_arrived=True)
+        bench.transport.cue(otherwise, when=to_queue(QUEUE), stored=True)
+
+        row = try_by_policy(bench)
+
+        assert (row["status"], row["disposition"]) == ("unresolved", "manual")
+        assert "stored otherwise" in row["disposition_reason"]
+        assert len(bench.sent()) == 1
+
+    def test_is_sent_again_by_a_person(self, bench: Bench) -> None:
+        (key,) = bench.fail()
+        otherwise = Refused("it is stored otherwise", may_have_arrived=True)
+        bench.transport.cue(otherwise, when=to_queue(QUEUE))
+        try_by_policy(bench)
+
+        bench.ask([key])
+        bench.work()
+
+        assert bench.sent() == [key]
+
+
 class TestARetryThatIsEjected:
     @pytest.mark.parametrize("destination", [ERROR_QUEUE, STAGING])
     def test_is_dead_if_it_could_never_go(self, bench: Bench, destination: str) -> None:
@@ -158,6 +209,20 @@ class TestARetryThatIsEjected:
         assert (row["disposition"], row["policy"], row["retry_at"]) == ("dead", NAME, None)
         assert "destination" in row["disposition_reason"]
         assert broken(bench) == []
+
+    def test_is_dead_if_its_destination_is_another_name_of_the_staging_queue(
+        self, database: Database, policies: SomePolicies
+    ) -> None:
+        alike = find_alike("sqs://eu-west-1", {})
+        bench = Bench(database, judge=policies.judging(), staging_queue="a.staging", alike=alike)
+        bench.fail(destination="a-staging")
+
+        row = try_by_policy(bench)
+
+        assert row["disposition"] == "dead"
+        assert (
+            "destination a-staging is an error queue or staging queue" in row["disposition_reason"]
+        )
 
     def test_waits_for_a_person_if_its_destination_is_not_known(self, bench: Bench) -> None:
         bench.fail(destination="")

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -64,12 +64,12 @@ class SqsShop:
             self._urls[queue] = str(self.client.get_queue_url(QueueName=queue)["QueueUrl"])
         return self._urls[queue]
 
-    def send(self, messages: Sequence[SqsSent]) -> None:
-        """Send orders."""
+    def send(self, messages: Sequence[SqsSent], queue: str = "") -> None:
+        """Send orders, or to another queue."""
         entries = [self._entry(number, sent) for number, sent in enumerate(messages)]
         for start in range(0, len(entries), AT_ONCE):
             self.client.send_message_batch(
-                QueueUrl=self.url(self.orders), Entries=entries[start : start + AT_ONCE]
+                QueueUrl=self.url(queue or self.orders), Entries=entries[start : start + AT_ONCE]
             )
 
     def _entry(self, number: int, sent: SqsSent) -> dict[str, Any]:
@@ -86,6 +86,19 @@ class SqsShop:
         made = [make_order(number, group) for number in range(count)]
         self.send(made)
         self.fail_all(count)
+        return made
+
+    def give_up(self, count: int, exception_type: str) -> list[SqsSent]:
+        """Send orders to a consumer that gives each up by itself, and says why."""
+        made = [make_order(number) for number in range(count)]
+        why = {
+            "Retrier.FailedQueue": text(self.orders),
+            "Retrier.Exception.Type": text(exception_type),
+        }
+        self.send(made)
+        for each in self.take(count):
+            attributes = {**each.attributes, **why}
+            self.send([replace(each, attributes=attributes)], queue=self.error)
         return made
 
     def fail_all(self, count: int) -> None:
@@ -111,9 +124,13 @@ class SqsShop:
         told = self.client.get_queue_attributes(QueueUrl=self.url(queue), AttributeNames=names)
         return all(told["Attributes"][name] in {"0", 0} for name in names)
 
+    def await_orders(self, count: int, deadline: float = 60) -> None:
+        """Wait until so many orders are there."""
+        wait_until(lambda: self.depth(self.orders) >= count, deadline, f"{count} orders")
+
     def take(self, count: int, deadline: float = 60) -> list[SqsSent]:
         """Wait for so many orders and take everything that is there."""
-        wait_until(lambda: self.depth(self.orders) >= count, deadline, f"{count} orders")
+        self.await_orders(count, deadline)
         taken: list[SqsSent] = []
         while received := self._receive(self.orders, then="delete"):
             taken += received

@@ -496,7 +496,7 @@ def test_half_a_file_is_a_problem(file: Path) -> None:
 
 
 def test_the_queues_that_retrier_empties_are_those_of_the_settings() -> None:
-    assert name_settings_queues(Settings()) == OWN
+    assert name_settings_queues(Settings()).names == OWN
 
 
 LARGE_TOGETHER = r"""

@@ -41,6 +41,7 @@ def sender(transport: ScriptedTransport, clock: FrozenClock) -> BrokerSender:
         (Confirmed(), Sent()),
         (Refused("full"), NotTaken("the broker refused it: full")),
         (ChannelClosed("406 no"), NotTaken("the broker refused it: 406 no")),
+        (Refused("stored otherwise", may_have_arrived=True), Doubtful("stored otherwise")),
         (Unknown("reset"), Doubtful("reset")),
     ],
     ids=lambda each: type(each).__name__,

@@ -643,6 +643,30 @@ def test_the_log_queue_may_be_no_queue_that_retrier_empties(
     )
 
 
+ON_SQS = "broker: {url: 'sqs://eu-west-1'}\ningestion: {error_queues: [dead]}\n"
+ARN = "arn:aws:sqs:eu-west-1:123456789012:"
+
+
+@pytest.mark.parametrize("queue", ["retrier-staging", f"{ARN}dead"])
+def test_a_queue_that_retrier_empties_is_known_by_its_other_names(
+    settings_file: Write, queue: str
+) -> None:
+    path = settings_file(ON_SQS + f"policies: {{notices: {queue}}}")
+
+    assert problems_of(path) == (
+        f"policies.notices: {queue} is a queue that Retrier itself empties",
+    )
+
+
+def test_an_error_queue_may_not_be_listed_by_two_of_its_names(settings_file: Write) -> None:
+    path = settings_file(ON_SQS.replace("[dead]", f"[dead, '{ARN}dead', retrier-staging]"))
+
+    assert problems_of(path) == (
+        f"ingestion.error_queues[1]: {ARN}dead is listed twice: as dead",
+        "ingestion.error_queues[2]: retrier-staging is the staging queue of this instance",
+    )
+
+
 def test_a_log_queue_that_clashes_names_the_variable_it_comes_from() -> None:
     (problem,) = problems_of(RETRIER_INGESTION__FORWARD_TO="error")
 

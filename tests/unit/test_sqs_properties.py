@@ -12,7 +12,8 @@ from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import RETRY_ID
 from retrier.domain.identity import fingerprint
 from retrier.domain.wire import Edit, Outgoing, UnreadableProperties
-from retrier.transport.sqs.address import name_beside, parse_address, read_name
+from retrier.transport.queue_names import read_sqs_name
+from retrier.transport.sqs.address import name_beside, parse_address
 from retrier.transport.sqs.properties import (
     SqsPropertyCodec,
     make_entry,
@@ -207,14 +208,14 @@ class TestNames:
         ],
     )
     def test_a_queue_goes_by_its_name_or_arn(self, queue: str, name: str) -> None:
-        found = read_name(queue, "eu-west-1")
+        found = read_sqs_name(queue, "eu-west-1")
 
         assert found is not None
         assert found.name == name
 
     @pytest.mark.parametrize("queue", ["", "a.b", "a b", "x" * 81, SOURCE.replace("west", "east")])
     def test_no_queue_can_have_any_other_name(self, queue: str) -> None:
-        assert read_name(queue, "eu-west-1") is None
+        assert read_sqs_name(queue, "eu-west-1") is None
 
     def test_a_queue_of_the_same_account_goes_by_its_name(self) -> None:
         assert name_beside(SOURCE, OWN) == "orders"

@@ -1,6 +1,5 @@
 """Where Amazon SQS is, who we are there, and how queues are named."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,9 +26,6 @@ VISIBILITY_TIMEOUT, WAIT_TIME = "visibility_timeout", "wait_time_seconds"
 """What `broker.transport_options` may name; the settings check it."""
 RANGES: Mapping[str, tuple[int, int]] = {VISIBILITY_TIMEOUT: (1, 43_200), WAIT_TIME: (0, 20)}
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo")
-_ARN = re.compile(r"arn:[a-z-]+:sqs:(?P<region>[a-z0-9-]+):(?P<account>\d{12}):(?P<name>.+)")
-_STAGING = ".staging"
 FIFO = ".fifo"
 
 
@@ -132,30 +128,6 @@ def _assume(session: Any, address: Address) -> Any:
     )
     assumed.set_config_variable("region", address.region)
     return boto3.Session(botocore_session=assumed)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueName:
-    """A queue as SQS is asked for it: its name, and its account if that is another one."""
-
-    name: str
-    account: str | None = None
-
-
-def read_name(queue: str, region: str) -> QueueName | None:
-    """Return what SQS calls a queue; None if no queue of this region can be called so.
-
-    A queue of another account goes by its ARN. Retrier's own staging queue has a dot in its name,
-    which SQS does not allow: it has a dash there. No other name is changed.
-    """
-    found = _ARN.fullmatch(queue)
-    if found is not None:
-        if found["region"] != region or not _NAME.fullmatch(found["name"]):
-            return None
-        return QueueName(name=found["name"], account=found["account"])
-    if queue.endswith(_STAGING):
-        queue = queue.replace(".", "-")
-    return QueueName(name=queue) if _NAME.fullmatch(queue) else None
 
 
 def name_beside(arn: str, own_arn: str) -> str:

@@ -26,7 +26,8 @@ from botocore.exceptions import (
 )
 
 from retrier.errors import AccessRefused, BrokerUnavailable
-from retrier.transport.sqs.address import Address, QueueName, make_client, read_name
+from retrier.transport.queue_names import SqsName, read_sqs_name
+from retrier.transport.sqs.address import Address, make_client
 
 THROTTLED = frozenset(
     {
@@ -165,9 +166,9 @@ class Line:
         self._urls[queue] = found["QueueUrl"]
         return self._urls[queue]
 
-    def name_of(self, queue: str) -> QueueName:
+    def name_of(self, queue: str) -> SqsName:
         """Return how SQS calls a queue. Raises QueueGone if it could have none of that name."""
-        name = read_name(queue, self.address.region)
+        name = read_sqs_name(queue, self.address.region)
         if name is None:
             raise QueueGone(f"{self.place}: no queue can be called {queue!r}")
         return name
@@ -190,7 +191,7 @@ class Line:
     def arn_of(self, queue: str) -> str:
         """Return the ARN of a queue, as far as it is known here."""
         url = self._urls.get(queue)
-        name = read_name(queue, self.address.region)
+        name = read_sqs_name(queue, self.address.region)
         account = (
             urlsplit(url).path.split("/")[1] if url and urlsplit(url).path.count("/") > 1 else "*"
         )

@@ -176,7 +176,10 @@ class SqsPublisher:
             place = int(each["Id"])
             why = entries[place].why_not_arrived(each)
             # It is in the queue, and not as it was sent: a person has to look before it is sent again.
-            outcomes[place] = Confirmed() if why is None else Refused(f"stored otherwise: {why}")
+            otherwise = f"{line.place} has stored it otherwise than it was sent, so it may have arrived: {why}"
+            outcomes[place] = (
+                Confirmed() if why is None else Refused(otherwise, may_have_arrived=True)
+            )
         later = {}
         for each in answer.get("Failed", []):
             place, code = int(each["Id"]), str(each.get("Code", "")).rpartition(".")[2]

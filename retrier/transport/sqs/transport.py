@@ -11,8 +11,9 @@ from retrier.domain.text import count_messages
 from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.errors import AccessRefused, BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.capabilities import BY_TIME, Capabilities
+from retrier.transport.queue_names import read_sqs_name
 from retrier.transport.seam import DeliveryLimit, QueueLook, TrialReport
-from retrier.transport.sqs.address import FIFO, VISIBILITY, WAIT, Address, parse_address, read_name
+from retrier.transport.sqs.address import FIFO, VISIBILITY, WAIT, Address, parse_address
 from retrier.transport.sqs.consumer import SqsConsumer
 from retrier.transport.sqs.line import Line, QueueGone, RequestRefused, Requests
 from retrier.transport.sqs.properties import SqsPropertyCodec
@@ -89,7 +90,7 @@ class SqsQueues:
 
     def why_not_declarable(self, queue: str) -> str | None:
         """Return why there can be no queue of this name; whether we have the right is not tried."""
-        if read_name(queue, self._line.address.region) is not None:
+        if read_sqs_name(queue, self._line.address.region) is not None:
             return None
         return (
             f"SQS takes no queue that is called {queue!r}: up to 80 letters, digits, dashes and "
