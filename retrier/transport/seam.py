@@ -145,10 +145,15 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLook:
-    """What is seen of a queue. `consumers` is 0 if the broker does not count them."""
+    """What is seen of a queue. `consumers` is 0 if the broker does not count them.
+
+    `hidden`: messages in somebody's hands, perhaps of a process that is dead, where these come back
+    by time only. Elsewhere they are ready at once, and it is 0.
+    """
 
     ready: int
     consumers: int
+    hidden: int = 0
 
 
 class Queues(Protocol):

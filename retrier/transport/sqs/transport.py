@@ -25,7 +25,7 @@ RETENTION = str(14 * 24 * 3600)
 """Seconds for which a queue that we make keeps its messages: the most that SQS allows."""
 TAG = {"Retrier": "staging"}
 """The tag of a staging queue that is ours."""
-_READY = "ApproximateNumberOfMessages"
+_READY, _HIDDEN = "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"
 _EMPTY_ANSWERS = 2
 """A queue counts as empty after so many answers without a message: SQS asks a part of its servers."""
 
@@ -68,8 +68,10 @@ class SqsQueues:
 
     def look(self, queue: str) -> QueueLook | None:
         """See the seam; consumers are not counted: SQS knows of none."""
-        ready = self.depth(queue)
-        return None if ready is None else QueueLook(ready=ready, consumers=0)
+        found = self._find(queue, _READY, _HIDDEN)
+        if found is None:
+            return None
+        return QueueLook(ready=int(found[_READY]), consumers=0, hidden=int(found[_HIDDEN]))
 
     def depth(self, queue: str) -> int | None:
         """Return how many messages are ready, approximately, or None when there is no such queue."""
