@@ -279,6 +279,19 @@ class Transport(Protocol):
 
 
 @runtime_checkable
+class KnowsKeys(Protocol):
+    """Queues of a broker that encrypts with keys of its users, each with rights of its own."""
+
+    def try_key(self, queue: str, *, is_read: bool) -> str | None:
+        """Say what is not known of the right to use the key of a queue; None without such a key.
+
+        Of a queue that `is_read` the first message may be received and given back at once. Raises
+        AccessRefused if the key cannot be used, and BrokerUnavailable.
+        """
+        ...
+
+
+@runtime_checkable
 class CountsRequests(Protocol):
     """A transport to a broker that is paid by the request."""
 
