@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from retrier import __version__
@@ -38,7 +38,7 @@ from retrier.store.upgrade import find_revision, upgrade_schema
 from retrier.store.upkeep import find_missing_rights, find_session_warnings
 from retrier.store.words import get_lag
 from retrier.transport.capabilities import list_kept, list_not_kept
-from retrier.transport.seam import Queues, Transport
+from retrier.transport.seam import KnowsKeys, Queues, Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +181,23 @@ def _check_queue(
         case Missing(reason=reason) | Unusable(reason=reason):
             return CheckResult(name=name, ok=False, text=reason.removeprefix(f"the {name} "))
         case Usable() as usable:
-            text = "; ".join(_describe(queues, queue.queue, usable))
-            return CheckResult(name=name, ok=True, text=text)
+            told = _describe(queues, queue.queue, usable)
+            return _with_key(
+                CheckResult(name=name, ok=True, text="; ".join(told)), queues, queue.queue
+            )
+
+
+def _with_key(
+    found: CheckResult, queues: Queues, queue: str, *, is_read: bool = True
+) -> CheckResult:
+    """Add what is known of the key with which a queue is encrypted."""
+    if not found.ok or not isinstance(queues, KnowsKeys):
+        return found
+    try:
+        told = queues.try_key(queue, is_read=is_read)
+    except AccessRefused as error:
+        return replace(found, ok=False, text=str(error))
+    return found if told is None else replace(found, text=f"{found.text}; {told}")
 
 
 def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
@@ -227,7 +242,8 @@ def _check_existing(name: str, queue: str, what: str, queues: Queues) -> CheckRe
         if ready is None
         else f"ok, {_count_ready(ready)}"
     )
-    return CheckResult(name=f"{name} {queue}", ok=ready is not None, text=text)
+    found = CheckResult(name=f"{name} {queue}", ok=ready is not None, text=text)
+    return _with_key(found, queues, queue, is_read=False)
 
 
 def _check_staging(settings: Settings, transport: Transport) -> Iterator[CheckResult]:
@@ -254,7 +270,8 @@ def _check_destinations(settings: Settings, queues: Queues) -> Iterator[CheckRes
     named |= {queue for each in queues_of for queue in each.destinations.values()}
     for queue in sorted(each for each in named if each is not None):
         text = _NO_DESTINATION if queues.look(queue) is None else "ok"
-        yield CheckResult(name=f"destination {queue}", ok=True, text=text)
+        found = CheckResult(name=f"destination {queue}", ok=True, text=text)
+        yield _with_key(found, queues, queue, is_read=False)
 
 
 _NOT_CREATED = "without it the database would be a new file,"

@@ -203,7 +203,9 @@ class ReadReport:
         self._queues = self._queues or self._transport.queues()
         for each in self._ingestors:
             queue = each.mapping.queue
-            ready = self._ready[queue] = self._queues.depth(queue)
+            look = self._queues.look(queue)
+            # On SQS nothing may be ready, and a dead process have failures in hand that come later.
+            ready = self._ready[queue] = None if look is None else look.ready + look.hidden
             if not ready and queue not in self._empty:
                 self._empty[queue] = (self._clock.monotonic(), now)
 

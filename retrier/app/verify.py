@@ -89,9 +89,11 @@ def _check_schema(db: Database) -> None:
 
 
 def _staging_depth(settings: Settings) -> int | None:
+    """Return how many copies there are: on SQS also those that a dead process had in hand."""
     queues = make_transport(settings).queues()
     try:
-        return queues.depth(settings.staging_queue)
+        look = queues.look(settings.staging_queue)
+        return None if look is None else look.ready + look.hidden
     finally:
         queues.close()
 

@@ -406,9 +406,8 @@ class Forwarding:
         context = self._context
         over = run.marker_seen or self._is_quiet(run)
         if over and (run.misses_marker or run.got_nothing):
-            # A frozen or cut-off predecessor may still consume and hold the copies (0007, 0012).
             run = self._record(run)
-            self._queue.delete()
+            self._queue.end_other_consumers()
         tried = complete_batch(
             context.db, context.lease.fence, run.batch, context.judge, finished=run.finished
         )
@@ -458,8 +457,7 @@ class Forwarding:
             self._back_off(run.batch, rest)
 
     def _back_off(self, batch: RetryBatch, rest: MovedRest) -> None:
-        # If somebody else consumes the copies, the deletion ends that consumer, too.
-        self._queue.delete()
+        self._queue.end_other_consumers()
         context = self._context
         reason = (
             f"the staging queue loses messages: batch {batch.batch_id} was staged "

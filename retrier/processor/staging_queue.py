@@ -96,6 +96,15 @@ class StagingQueue:
             self._renewals = self._renewals.without_last()
             raise
 
+    def end_other_consumers(self) -> None:
+        """Delete it where a frozen or cut-off predecessor may hold all copies (0007, 0012).
+
+        Where a queue does not belong to one consumer, nobody can hold what is staged from now on,
+        and SQS makes no queue of a name that was deleted within the last minute.
+        """
+        if self._context.broker.transport.capabilities.single_consumer:
+            self.delete()
+
     def delete(self) -> None:
         """Delete it and drop our connections; copies that any consumer holds are gone, too.
 

@@ -145,10 +145,15 @@ class Consumer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueLook:
-    """What is seen of a queue. `consumers` is 0 if the broker does not count them."""
+    """What is seen of a queue. `consumers` is 0 if the broker does not count them.
+
+    `hidden`: messages in somebody's hands, perhaps of a process that is dead, where these come back
+    by time only. Elsewhere they are ready at once, and it is 0.
+    """
 
     ready: int
     consumers: int
+    hidden: int = 0
 
 
 class Queues(Protocol):
@@ -269,6 +274,19 @@ class Transport(Protocol):
         """Try what retries need: to declare and read the staging queue, and to publish.
 
         Nothing of it stays, and the staging queue itself is not touched. Raises BrokerUnavailable.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsKeys(Protocol):
+    """Queues of a broker that encrypts with keys of its users, each with rights of its own."""
+
+    def try_key(self, queue: str, *, is_read: bool) -> str | None:
+        """Say what is not known of the right to use the key of a queue; None without such a key.
+
+        Of a queue that `is_read` the first message may be received and given back at once. Raises
+        AccessRefused if the key cannot be used, and BrokerUnavailable.
         """
         ...
 

@@ -11,7 +11,7 @@ from retrier.app.check import CheckResult, check_broker
 from retrier.settings import load_settings
 from tests.support.sqs_front import Fault, Front, opened_front
 from tests.support.sqs_server import URL, SqsServer
-from tests.support.sqs_shop import SqsShop, opened_sqs_shop
+from tests.support.sqs_shop import SqsShop, make_order, opened_sqs_shop
 
 Check = Callable[..., list[CheckResult]]
 
@@ -30,14 +30,18 @@ def shop(sqs_server: SqsServer) -> Iterator[SqsShop]:
 
 @pytest.fixture
 def check(front: Front, shop: SqsShop, tmp_path: Path) -> Check:
-    def ask(queue: str = shop.error, endpoint: str = front.server.endpoint) -> list[CheckResult]:
+    def ask(
+        queue: str = shop.error,
+        endpoint: str = front.server.endpoint,
+        destination: str = shop.orders,
+    ) -> list[CheckResult]:
         settings = {
             "instance": shop.name,
             "broker": {
                 "url": URL,
                 "transport_options": {**front.server.options(wait=20), "endpoint_url": endpoint},
             },
-            "ingestion": {"error_queues": [queue]},
+            "ingestion": {"error_queues": [{"queue": queue, "destination": destination}]},
         }
         file = tmp_path / "retrier.yaml"
         file.write_text(yaml.safe_dump(settings))
@@ -69,6 +73,50 @@ def test_a_right_that_is_missing_is_named_with_its_queue(
 
     assert "the right sqs:DeleteMessage is missing" in wrong.text
     assert f":{shop.error}" in wrong.text
+
+
+class TestAQueueWithAKeyOfItsOwn:
+    """What SQS encrypts with a key of KMS, which has rights of its own."""
+
+    @pytest.fixture
+    def dead(self, shop: SqsShop) -> str:
+        name = f"{shop.name}-secret"
+        attributes = {"KmsMasterKeyId": "alias/shop"}
+        shop.client.create_queue(QueueName=name, Attributes=attributes)
+        return name
+
+    def test_is_tried_with_the_first_message(
+        self, check: Check, shop: SqsShop, front: Front, dead: str
+    ) -> None:
+        shop.send([make_order(1)], queue=dead)
+        denied = Fault(code="KMS.AccessDeniedException", only_for='"MaxNumberOfMessages": 1,')
+        front.fail("ReceiveMessage", denied)
+
+        (wrong,) = [each for each in check(dead) if not each.ok]
+
+        assert wrong.name == f"error queue {dead}"
+        assert "its key in KMS cannot be used" in wrong.text
+        assert shop.depth(dead) == 1
+
+    def test_gives_the_message_back_at_once(self, check: Check, shop: SqsShop, dead: str) -> None:
+        shop.send([make_order(1)], queue=dead)
+
+        found = check(dead)
+
+        assert all(each.ok and "KMS" not in each.text for each in found)
+        assert shop.depth(dead) == 1
+
+    def test_says_that_nothing_is_known_while_it_is_empty(self, check: Check, dead: str) -> None:
+        (told,) = [each for each in check(dead) if "KMS" in each.text]
+
+        assert told.ok
+        assert told.text.endswith("was not tried: only a message that is received shows it")
+
+    def test_says_of_a_destination_that_only_a_send_shows_it(self, check: Check, dead: str) -> None:
+        (told,) = [each for each in check(destination=dead) if "KMS" in each.text]
+
+        assert told.name == f"destination {dead}"
+        assert "kms:GenerateDataKey" in told.text
 
 
 def test_a_clock_that_is_wrong_is_said(check: Check, front: Front) -> None:

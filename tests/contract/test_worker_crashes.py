@@ -3,14 +3,18 @@
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from retrier.transport.redis.line import Address
+from retrier.transport.redis.transport import RedisTransport
 from tests.contract.worker_crash_suite import WorkerCrashSuite, put
-from tests.contract.worker_fixtures import EmbeddedWorkers, Processes, RabbitMQWorkers
+from tests.contract.worker_fixtures import EmbeddedWorkers, Processes, RabbitMQWorkers, RedisWorkers
 from tests.support.waiting import wait_until
-from tests.support.worker_outside import Outside, take_within
+from tests.support.worker_outside import Outside, RedisOutside, take_within
 from tests.support.worker_process import WorkerProcesses
 
 
@@ -137,6 +141,31 @@ class TestOnQuorumQueues(RabbitMQWorkers, WorkerCrashSuite):
         assert workers.told("done") == names
         assert workers.told("counted") == []
         assert outside.count(f"{orders}.error") == 0
+
+
+class Looking(RedisOutside):
+    """Counts as Retrier does, which gives back what a worker had in hand that is gone.
+
+    Nobody else does: without a worker and without a look it stays in the hash of its consumer.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._transport = RedisTransport(Address(url=url, options={}))
+
+    def count(self, queue: str) -> int:
+        with closing(self._transport.queues()) as queues:
+            return queues.depth(queue) or 0
+
+
+@pytest.mark.kills
+class TestOnRedis(RedisWorkers, Republished):
+    """What a killed worker had in hand comes back as soon as another one looks."""
+
+    @pytest.fixture
+    def outside(self, url: str) -> Iterator[Outside]:
+        with closing(Looking(url)) as outside:
+            yield outside
 
 
 class TestOnTheEmbeddedBroker(EmbeddedWorkers, Republished):

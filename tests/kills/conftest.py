@@ -11,9 +11,10 @@ import pytest
 
 from retrier.store.engine.database import Database
 from tests.conftest import opened_empty
-from tests.kills.sites import Combination, Place, opened_place
+from tests.kills.sites import ON_SQS, Combination, Place, opened_place
 from tests.support.databases import open_database, path_of, sqlite_url
 from tests.support.project import ROOT
+from tests.support.sqs_server import URL
 
 PAGE = (ROOT / "docs" / "how-it-works.md").read_text()
 ROW = re.compile(r"^\| `([a-z]+\.[a-z_]+)` \|.*\| ([a-z ]+) \|$", re.MULTILINE)
@@ -93,10 +94,14 @@ def place(
     """Give the place of a combination; nothing runs yet."""
 
     def server_url(broker: str) -> str:
+        if broker in ON_SQS:
+            return URL
         return str(request.getfixturevalue("redis_url" if broker == "redis" else "amqp_url"))
 
+    on_sqs = combination.broker in ON_SQS
+    sqs = request.getfixturevalue("sqs_server") if on_sqs else None
     with (
         opened(combination, request, tmp_path) as db,
-        opened_place(combination, tmp_path, db, server_url) as place,
+        opened_place(combination, tmp_path, db, server_url, sqs) as place,
     ):
         yield place

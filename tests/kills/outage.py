@@ -14,14 +14,17 @@ class Outage:
 
     def __init__(self, place: Place) -> None:
         self.environ: Mapping[str, str] = {}
-        self._url = place.broker_url
+        self._url, self._variable = place.broker_url, "RETRIER_BROKER__URL"
+        if place.endpoint:
+            self._url = place.endpoint
+            self._variable = "RETRIER_BROKER__TRANSPORT_OPTIONS__ENDPOINT_URL"
         self._line = ExitStack()
         self._after = ExitStack()
 
     def __enter__(self) -> Self:
         if not self._is_file:
             proxy = self._line.enter_context(TcpProxy(self._url))
-            self.environ = {"RETRIER_BROKER__URL": proxy.url}
+            self.environ = {self._variable: proxy.url}
         return self
 
     def begin(self) -> None:

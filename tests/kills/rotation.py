@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.kills.sites import COMBINATIONS
+from tests.kills.scenes import Scene
+from tests.kills.sites import COMBINATIONS, ON_SQS, Combination
 
 
 def everywhere(cases: Sequence[Any], *, first: int = 0) -> list[Any]:
@@ -18,12 +19,19 @@ def everywhere(cases: Sequence[Any], *, first: int = 0) -> list[Any]:
             combination,
             case,
             id=f"{case}-{combination}",
-            marks=[*combination.marks, pytest.mark.kills, *_short(number + first, turn)],
+            marks=[*combination.marks, pytest.mark.kills, *_short(number + first, turn, len(possible))],
         )
         for number, case in enumerate(cases)
-        for turn, combination in enumerate(COMBINATIONS)
+        for possible in [_find_possible(case)]
+        for turn, combination in enumerate(possible)
     ]
 
 
-def _short(number: int, turn: int) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.short] if number % len(COMBINATIONS) == turn else []
+def _find_possible(case: object) -> list[Combination]:
+    """Return where a case can come to its point."""
+    in_order = isinstance(case, Scene) and case.in_order
+    return [each for each in COMBINATIONS if not in_order or each.broker not in ON_SQS]
+
+
+def _short(number: int, turn: int, turns: int) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.short] if number % turns == turn else []

@@ -137,6 +137,8 @@ class Scene:
     refused: int = 0
     without_broker: bool = False
     in_steps: bool = False
+    in_order: bool = False
+    """It can only happen where copies have an order, and one consumer has all of them: not on SQS."""
 
     def __str__(self) -> str:
         return self.point
@@ -161,7 +163,7 @@ SCENES = [
     Scene(point=StagingBackedOff.name, without_broker=True),
     Scene(point=CopiesPublished.name),
     Scene(point=BatchStaged.name),
-    Scene(point=EndMarkerSent.name, first=BatchStaged.name),
+    Scene(point=EndMarkerSent.name, first=BatchStaged.name, in_order=True),
     Scene(point=WindowStamped.name, time=2),
     Scene(point=CopiesAcked.name, time=2),
     Scene(point=WindowSent.name, time=2),
@@ -172,11 +174,13 @@ SCENES = [
         point=StagingQueueDeleted.name,
         first=BatchStaged.name,
         trouble=hold_all_copies,
+        in_order=True,
     ),
     Scene(point=RestMoved.name, first=BatchStaged.name, trouble=purge),
     Scene(
         point=RestBackedOff.name,
         first=StagingConnected.name,
         trouble=rob_again_and_again,
+        in_order=True,
     ),
 ]

@@ -11,6 +11,8 @@ import pytest
 from sqlalchemy import text
 
 from retrier.app import verify
+from retrier.app.parts import make_transport
+from retrier.domain.wire import PropertyCodec
 from retrier.settings import load_settings
 from retrier.store.engine.database import Database
 from tests.journeys.conftest import Site
@@ -18,9 +20,13 @@ from tests.support.embedded_shop import EmbeddedShop, opened_embedded_shop
 from tests.support.forked_service import ForkingHost
 from tests.support.redis_shop import opened_redis_shop
 from tests.support.shop import Shop, opened_shop
+from tests.support.sqs_queue_shop import FIFO, SqsQueueShop, opened_sqs_queue_shop
+from tests.support.sqs_server import SqsServer
 
 COUNT = 30
 WINDOW = 10
+MOST = {"none": 0, "one message": 1, "one window": WINDOW}
+"""How many messages may be sent twice, by the words of the documentation."""
 
 IN_DOUBT = (
     "SELECT unique_message_id FROM v_failed_message_retries "
@@ -32,7 +38,10 @@ IDS = "SELECT unique_message_id FROM failed_messages ORDER BY failure_seq"
 
 @dataclass(frozen=True, slots=True)
 class Combination:
-    """A broker, `classic`, `quorum`, `embedded` or `redis`, and a database, `postgres` or `sqlite`."""
+    """A broker, and a database, `postgres` or `sqlite`.
+
+    The broker: `classic` or `quorum` queues of RabbitMQ, `embedded`, `redis`, `sqs` or its `fifo`.
+    """
 
     broker: str
     database: str
@@ -51,7 +60,10 @@ COMBINATIONS = [
     Combination(broker, database)
     for database in ("postgres", "sqlite")
     for broker in ("classic", "quorum", "embedded", "redis")
-]
+] + [Combination("sqs", "sqlite"), Combination("fifo", "postgres")]
+ON_SQS = ("sqs", "fifo")
+VISIBILITY = 3
+"""Seconds until SQS hands out again what a killed process had in hand, there a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,10 @@ class Place(Site):
 
     broker_url: str = ""
     database: Database | None = None
+    is_fifo: bool = False
+    """What is sent twice arrives once."""
+    endpoint: str = ""
+    """Where the server is, if its URL does not say it: of SQS."""
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Look into the database; often, so not with a new connection each time."""
@@ -71,6 +87,20 @@ class Place(Site):
     def reads_envelopes(self) -> bool:
         """Whether raw properties are Kombu's envelopes, and not those of AMQP."""
         return not self.broker_url.startswith("amqp")
+
+    @property
+    def codec(self) -> PropertyCodec:
+        """What reads and edits raw properties of this broker."""
+        return make_transport(load_settings(self.host.config, {})).codec
+
+    def beside(self, queue: str, word: str) -> str:
+        """Name another queue after this one: on SQS a name has no dots, but for `.fifo`."""
+        end = FIFO if queue.endswith(FIFO) else ""
+        return f"{queue.removesuffix(end)}-{word}{end}"
+
+    def most_doubled(self, admitted: str) -> int:
+        """Return how many messages a kill may send twice where the documentation says this."""
+        return 0 if self.is_fifo else MOST[admitted]
 
     def ids(self) -> list[str]:
         """Return the unique ids of all failed messages, in the order in which they failed."""
@@ -91,49 +121,67 @@ class Place(Site):
 
 
 def _open_shop(
-    kind: str, broker_url: str, instance: str
-) -> AbstractContextManager[Shop | EmbeddedShop]:
+    kind: str, broker_url: str, instance: str, sqs: SqsServer | None
+) -> AbstractContextManager[Shop | EmbeddedShop | SqsQueueShop]:
     def name(queue: str) -> str:
         return f"{instance}.{queue}"
 
     match kind:
         case "embedded":
             return opened_embedded_shop(broker_url)
+        case "sqs" | "fifo":
+            assert sqs is not None
+            return opened_sqs_queue_shop(sqs, instance.replace(".", "-"), fifo=kind == "fifo")
         case "redis":
             return opened_redis_shop(broker_url, name, instance)
         case _:
             return opened_shop(broker_url, name, kind)
 
 
+def _settings_of_sqs(server: SqsServer) -> dict[str, Any]:
+    return {
+        "broker": {"transport_options": server.options(visibility=VISIBILITY)},
+        "processor": {"lease": f"{VISIBILITY}s"},
+    }
+
+
 @contextmanager
 def opened_place(
-    combination: Combination, folder: Path, database: Database, server_url: Callable[[str], str]
+    combination: Combination,
+    folder: Path,
+    database: Database,
+    server_url: Callable[[str], str],
+    sqs: SqsServer | None = None,
 ) -> Iterator[Place]:
     """Give new queues and an empty database; nothing runs yet."""
     instance = f"test.kills.{uuid4().hex[:12]}"
     on_rabbitmq = combination.broker in ("classic", "quorum")
     embedded = combination.broker == "embedded"
     broker_url = f"embedded:///{folder}/broker.db" if embedded else server_url(combination.broker)
+    more = _settings_of_sqs(sqs) if sqs is not None else {}
 
     with ExitStack() as stack:
-        shop = stack.enter_context(_open_shop(combination.broker, broker_url, instance))
+        shop = stack.enter_context(_open_shop(combination.broker, broker_url, instance, sqs))
         database_url = database.engine.url.render_as_string(hide_password=False)
         host = ForkingHost(
             folder,
             {
                 "instance": instance,
                 "broker": {"url": broker_url}
-                | ({"staging_queue_type": combination.broker} if on_rabbitmq else {}),
+                | ({"staging_queue_type": combination.broker} if on_rabbitmq else {})
+                | more.pop("broker", {}),
                 "database": {"url": database_url},
                 "ingestion": {"error_queues": [shop.error]},
                 "retries": {"forwarding_window": WINDOW, "drain_timeout": "500ms"},
                 "api": {"port": 0},
                 "retention": {"second_look": "1ms"},
+                **more,
             },
         )
         staging = f"{instance}.staging"
         try:
-            yield Place(shop, host, database_url, staging, broker_url, database)
+            is_fifo, endpoint = combination.broker == "fifo", sqs.endpoint if sqs else ""
+            yield Place(shop, host, database_url, staging, broker_url, database, is_fifo, endpoint)
         finally:
             for service in host.services:
                 service.kill()

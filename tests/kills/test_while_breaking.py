@@ -63,7 +63,7 @@ class Scene:
     def __init__(self, place: Place, turn: Turn) -> None:
         assert place.database is not None
         self.place, self.turn, self.database = place, turn, place.database
-        self.queue = place.shop.orders if turn.by_hand else f"{place.shop.orders}.gone"
+        self.queue = place.shop.orders if turn.by_hand else place.beside(place.shop.orders, "gone")
         self._key = BreakerKey(per=Per.DESTINATION, name=self.queue)
 
     def fail(self) -> None:

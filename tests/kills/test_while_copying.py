@@ -24,7 +24,7 @@ ATTEMPTS = "SELECT count(*) FROM processing_attempts"
 def test_every_copy_is_sent_and_at_most_a_window_twice(
     point: str, place: Place, tally: Tally
 ) -> None:
-    log = place.shop.declare(f"{place.shop.error}.log")
+    log = place.shop.declare(place.beside(place.shop.error, "log"))
     place.host.configure("ingestion", forward_to=log)
     place.shop.fail(COUNT)
 

@@ -20,7 +20,7 @@ from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.scenes import SCENES, Scene
 from tests.kills.sites import COUNT, STORED, Place
-from tests.kills.test_while_retrying import DEADLINE, MOST, die_at, finish
+from tests.kills.test_while_retrying import DEADLINE, die_at, finish
 from tests.support.patching import put_plain
 from tests.support.waiting import wait_until
 
@@ -76,7 +76,7 @@ def test_each_copy_is_what_the_patch_makes_and_what_it_cannot_make_is_never_sent
     assert {each.headers["X-Region"] for each in sent} == {"eu"}
     copies = Counter(each.headers[headers.UNIQUE_MESSAGE_ID] for each in sent)
     tally.add(scene.point, len(failed) - len(copies), len(sent) - len(copies))
-    assert len(sent) - len(copies) <= MOST[admitted[scene.point]]
+    assert len(sent) - len(copies) <= place.most_doubled(admitted[scene.point])
     assert {key for key, number in copies.items() if number > 1} <= doubt
     assert len({each.headers[headers.RETRY_ID] for each in sent}) == len(failed)
     # and what it cannot be applied to is unresolved, and counted

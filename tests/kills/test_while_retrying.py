@@ -12,22 +12,20 @@ from retrier.domain import headers
 from retrier.domain.wire import Edit
 from retrier.store.recording import record_received
 from retrier.transport.embedded.broker_file import LARGEST_MESSAGE
-from retrier.transport.embedded.properties import EnvelopePropertyCodec
-from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from retrier.transport.redis.transport import LARGEST
+from retrier.transport.sqs.properties import LARGEST as LARGEST_ENTRY
 from tests.kills.conftest import Tally
 from tests.kills.outage import Outage
 from tests.kills.rotation import everywhere
 from tests.kills.scenes import SCENES, Scene
-from tests.kills.sites import COUNT, IN_DOUBT, STORED, WINDOW, Place
+from tests.kills.sites import COUNT, IN_DOUBT, STORED, Place
 from tests.support.factories import failure
 from tests.support.service import Service
 from tests.support.waiting import wait_until
 
-MOST = {"none": 0, "one message": 1, "one window": WINDOW}
 DEADLINE = 60
 LARGEST_FRAME = 131_072
-_TOO_LARGE = {"embedded": LARGEST_MESSAGE, "redis": LARGEST}
+_TOO_LARGE = {"embedded": LARGEST_MESSAGE, "redis": LARGEST, "sqs": LARGEST_ENTRY}
 Ask = Callable[[httpx.Client, Place, Scene], None]
 """Has the messages sent: over HTTP, or past the service."""
 
@@ -92,10 +90,8 @@ def ask_for_all(
 
 def store_unsendable(place: Place) -> None:
     """Store a message that no broker would have given us."""
-    envelopes = place.reads_envelopes
-    codec = EnvelopePropertyCodec() if envelopes else AmqpPropertyCodec()
     size = _TOO_LARGE.get(place.broker_url.partition(":")[0], LARGEST_FRAME)
-    raw = codec.edit(NOTHING[envelopes], Edit(set_headers={"stack": "x" * size}))
+    raw = place.codec.edit(NOTHING[place.reads_envelopes], Edit(set_headers={"stack": "x" * size}))
     shop = place.shop
     large = failure(raw=raw, queue=shop.orders, error_queue=shop.error)
     record_received(place.database, [large], instance="test")
@@ -127,7 +123,7 @@ def test_nothing_is_lost_and_only_what_was_in_doubt_is_doubled(
     lost = set(failed) - {each.properties.message_id for each in sent}
     tally.add(scene.point, len(lost), len(sent) - len(copies))
     assert lost == set()
-    assert len(sent) - len(copies) <= MOST[admitted[scene.point]]
+    assert len(sent) - len(copies) <= place.most_doubled(admitted[scene.point])
     assert doubled <= doubt
     # and all copies of a retry carry the same retry id, and all is recorded once
     assert len({each.headers[headers.RETRY_ID] for each in sent}) == COUNT

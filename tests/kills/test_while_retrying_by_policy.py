@@ -13,7 +13,7 @@ from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.scenes import SCENES, Scene
 from tests.kills.sites import COUNT, Place
-from tests.kills.test_while_retrying import DEADLINE, MOST, die_at
+from tests.kills.test_while_retrying import DEADLINE, die_at
 from tests.support.scheduling import schedule
 from tests.support.waiting import wait_until
 
@@ -69,7 +69,7 @@ def test_nothing_due_is_lost_and_only_what_was_in_doubt_is_doubled(
     lost = set(failed) - {each.properties.message_id for each in sent}
     tally.add(scene.point, len(lost), len(sent) - len(copies))
     assert lost == set()
-    assert len(sent) - len(copies) <= MOST[admitted[scene.point]]
+    assert len(sent) - len(copies) <= place.most_doubled(admitted[scene.point])
     assert doubled <= doubt
     # and the standing operation has counted each of them once
     counts = "SELECT total, forwarded, skipped, failed FROM retry_operations"

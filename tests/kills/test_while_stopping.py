@@ -58,7 +58,7 @@ def ask(place: Place, stop: Stop) -> None:
     """Ask for a retry of all; without a cancel, it sends a canary first."""
     shop = place.shop
     raw = NOTHING[place.reads_envelopes]
-    queue = f"{shop.orders}.gone" if stop.refused else shop.orders
+    queue = place.beside(shop.orders, "gone") if stop.refused else shop.orders
     made = [failure(raw=raw, queue=queue, error_queue=shop.error) for _ in range(COUNT)]
     record_received(place.database, made, instance="test")
     canary = None if stop.cancelled else Canary(size=FIRST, wait=timedelta(milliseconds=100))

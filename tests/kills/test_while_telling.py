@@ -40,7 +40,7 @@ def let_all_die(place: Place, queue: str) -> None:
 def test_every_notice_is_sent_and_one_that_comes_again_is_the_same(
     point: str, place: Place, tally: Tally
 ) -> None:
-    queue = place.shop.declare(f"{place.shop.error}.notices")
+    queue = place.shop.declare(place.beside(place.shop.error, "notices"))
     let_all_die(place, queue)
 
     doomed = place.host.start(crash_at=f"{point}:2")

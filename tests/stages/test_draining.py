@@ -194,6 +194,24 @@ def test_a_purged_staging_queue_moves_the_rest_after_the_drain_timeout(bench: Be
     assert "batch.moved" in bench.told.names
 
 
+@pytest.mark.parametrize("is_single", [True, False])
+def test_a_queue_that_gives_nothing_is_deleted_only_where_one_consumer_has_it(
+    bench: Bench, *, is_single: bool
+) -> None:
+    """SQS makes no queue of the same name for a minute."""
+    bench.transport.capabilities = replace(
+        bench.transport.capabilities, ordered=is_single, single_consumer=is_single
+    )
+    ids = bench.fail(5)
+    bench.ask_all()
+
+    bench.at("staging.committed", lambda: purge(bench))
+    bench.work()
+
+    assert bench.sent() == ids
+    assert ("queues.delete" in bench.transport.calls) == is_single
+
+
 def test_the_rest_is_not_moved_before_the_drain_timeout(database: Database) -> None:
     bench = Bench(database, drain_timeout=timedelta(seconds=2))
     bench.fail(5)

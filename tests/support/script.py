@@ -57,6 +57,7 @@ class Script:
         self.probes = True
         self.limits: dict[str, DeliveryLimit] = {}
         self.consumers: dict[str, int] = {}
+        self.hidden: dict[str, int] = {}
         self.dead_letters: dict[str, bool | None] = {}
         self.not_ingestible: dict[str, str] = {}
         self.risks: tuple[str, ...] = ()

@@ -260,7 +260,12 @@ class ScriptedQueues(ScriptedConnection):
         ready = self._depth(queue)
         if ready is None:
             return None
-        return QueueLook(ready=ready, consumers=self.script.consumers.get(queue, 0))
+        script = self.script
+        return QueueLook(
+            ready=ready,
+            consumers=script.consumers.get(queue, 0),
+            hidden=script.hidden.get(queue, 0),
+        )
 
     def _depth(self, queue: str) -> int | None:
         found = self.script.broker.queues.get(queue)

@@ -23,6 +23,8 @@ class Fault:
     status: int = 400
     message: str = "no"
     date: str = ""
+    only_for: str = ""
+    """A part of the request that has to be there, as JSON; others are passed on."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ def opened_front(server: SqsServer) -> Iterator[Front]:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             front.asked.append((action, json.loads(body)))
             faults = front.faults.get(action)
-            if not faults:
+            if not faults or faults[-1].only_for not in json.dumps(front.asked[-1][1]):
                 status, told = _forward(front.behind, self.headers, body)
                 self._answer(status, front.changes.get(action, _as_it_is)(told))
                 return

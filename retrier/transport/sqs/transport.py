@@ -25,7 +25,8 @@ RETENTION = str(14 * 24 * 3600)
 """Seconds for which a queue that we make keeps its messages: the most that SQS allows."""
 TAG = {"Retrier": "staging"}
 """The tag of a staging queue that is ours."""
-_READY = "ApproximateNumberOfMessages"
+_READY, _HIDDEN = "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"
+_KEY, _OWN_KEY = "KmsMasterKeyId", "alias/aws/sqs"
 _EMPTY_ANSWERS = 2
 """A queue counts as empty after so many answers without a message: SQS asks a part of its servers."""
 
@@ -68,8 +69,10 @@ class SqsQueues:
 
     def look(self, queue: str) -> QueueLook | None:
         """See the seam; consumers are not counted: SQS knows of none."""
-        ready = self.depth(queue)
-        return None if ready is None else QueueLook(ready=ready, consumers=0)
+        found = self._find(queue, _READY, _HIDDEN)
+        if found is None:
+            return None
+        return QueueLook(ready=int(found[_READY]), consumers=0, hidden=int(found[_HIDDEN]))
 
     def depth(self, queue: str) -> int | None:
         """Return how many messages are ready, approximately, or None when there is no such queue."""
@@ -144,6 +147,27 @@ class SqsQueues:
                 return str(error)
             except (RequestRefused, QueueGone):
                 continue
+        return None
+
+    def try_key(self, queue: str, *, is_read: bool) -> str | None:
+        """See the seam: only a message tells whether KMS lets us, as SQS asks it for nothing else.
+
+        A queue with a redrive policy is not read: it counts each receive. The key of SQS itself
+        needs no right.
+        """
+        found = self._find(queue, _KEY, _READY, "RedrivePolicy") or {}
+        key = found.get(_KEY, "")
+        if not key or key == _OWN_KEY:
+            return None
+        right = "kms:Decrypt" if is_read else "kms:GenerateDataKey"
+        unknown = f"its messages have the key {key} of KMS; whether we have {right} for it"
+        if not is_read:
+            return f"{unknown} only a message that is sent shows"
+        if "RedrivePolicy" in found or found.get(_READY) == "0":
+            return f"{unknown} was not tried: only a message that is received shows it"
+        self._line.call(
+            "ReceiveMessage", queue, MaxNumberOfMessages=1, VisibilityTimeout=0, WaitTimeSeconds=0
+        )
         return None
 
     def purge(self, queue: str) -> int:

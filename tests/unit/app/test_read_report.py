@@ -100,6 +100,17 @@ def test_a_queue_with_messages_is_not_level_and_says_how_many_are_on_it(reader: 
     assert reader.said() == (2, None)
 
 
+def test_a_queue_of_which_a_dead_process_has_some_in_hand_is_not_level(reader: Reader) -> None:
+    # As on SQS, which gives them back when their time is over
+    reader.bench.transport.hidden[QUEUE] = 2
+
+    reader.look()
+    reader.read()
+    reader.look()
+
+    assert reader.said() == (2, None)
+
+
 def test_a_queue_that_does_not_exist_holds_nothing(reader: Reader) -> None:
     reader.bench.transport.broker.delete(QUEUE)
 
@@ -112,7 +123,7 @@ def test_a_queue_that_does_not_exist_holds_nothing(reader: Reader) -> None:
 
 def test_a_broker_that_does_not_answer_makes_nothing_level(reader: Reader) -> None:
     reader.look()
-    reader.bench.transport.fail("queues.depth", BrokerUnavailable("connection reset"))
+    reader.bench.transport.fail("queues.look", BrokerUnavailable("connection reset"))
     reader.look()
 
     reader.read()
