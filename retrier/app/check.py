@@ -35,7 +35,7 @@ from retrier.store.processes import list_processes
 from retrier.store.recovery import get_recovery
 from retrier.store.revisions import SchemaRevision
 from retrier.store.upgrade import find_revision, upgrade_schema
-from retrier.store.upkeep import find_missing_rights, find_session_warnings
+from retrier.store.upkeep import find_missing_rights, find_session_warnings, find_vacuum_warnings
 from retrier.store.words import get_lag
 from retrier.transport.capabilities import list_kept, list_not_kept
 from retrier.transport.seam import KnowsKeys, Queues, Transport
@@ -416,7 +416,12 @@ def _look_into_database(settings: Settings, db: Database) -> CheckResult:
     revision = find_revision(db)
     if revision.is_current:
         notes = "".join(
-            [_describe_recovery(db), *_describe_words(settings, db), *_warn_of_session(db)]
+            [
+                _describe_recovery(db),
+                *_describe_words(settings, db),
+                *_warn_of_session(db),
+                *(f"; warning: {each}" for each in find_vacuum_warnings(db)),
+            ]
         )
         text = f"ok, {db.place}, schema at revision {revision.current}{notes}"
         return CheckResult(name="database", ok=True, text=text)

@@ -86,7 +86,11 @@ _BEHIND = 60.0
 
 
 def describe_database(
-    imports: int, *, recovering: bool = False, words: WordLag | None = None
+    imports: int,
+    *,
+    recovering: bool = False,
+    words: WordLag | None = None,
+    vacuum: Sequence[str] = (),
 ) -> str:
     """Say how a database is that answers, and what waits in it that nobody else would name."""
     told = ["reached"]
@@ -97,6 +101,7 @@ def describe_database(
         told.append("a recovery is under way, and nothing is presumed: `retrier recover`")
     if words is not None and words.seconds > _BEHIND:
         told.append(f"full text does not find what failed in the last {words.seconds:.0f} s")
+    told += [f"warning: {each}" for each in vacuum]
     return "; ".join(told)
 
 

@@ -42,6 +42,7 @@ from retrier.store.processor_work import is_work_due
 from retrier.store.recovery import get_recovery
 from retrier.store.upkeep import (
     end_stuck_sessions,
+    find_vacuum_warnings,
     sweep_breaker_counts,
     sweep_events,
     sweep_staging_ids,
@@ -178,6 +179,7 @@ _POLICIES = 2
 _STUCK = 1
 _AUDIT = 1
 _SWEEP = 3600
+_VACUUM = 60
 _LONG = "long"
 """The threads of jobs that may take minutes: they must not keep the lease from being renewed."""
 _COUNTS = 1
@@ -247,6 +249,8 @@ class Ticks:
         """Whether a recovery was under way at the last look."""
         self.words: WordLag | None = None
         """How far words were behind at the last look, if they are read."""
+        self.vacuum: Sequence[str] = ()
+        """Why dead rows stayed in the tables at the last look."""
         # One run replaces all late or missed runs of a job; no job runs twice at the same time.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -291,6 +295,7 @@ class Ticks:
         self._add("queue depths", DEPTHS_WHERE_PAID if paid else _DEPTHS, self.look_at_queues)
         self._add("failed imports", _DEPTHS, self.count_imports)
         self._add("recovery", _DEPTHS, self.look_for_recovery, at_once=True)
+        self._add("vacuum", _VACUUM, self.look_for_dead_rows)
         self._add("event log sweep", _SWEEP, self._sweep)
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._add("text sweep", _SWEEP, self._sweep_texts, _LONG)
@@ -391,6 +396,10 @@ class Ticks:
     def look_at_words(self) -> None:
         """See how far the words of messages are behind."""
         self.words = get_lag(self._parts.db)
+
+    def look_for_dead_rows(self) -> None:
+        """See whether autovacuum does its work: tables that only grow tell nobody."""
+        self.vacuum = find_vacuum_warnings(self._parts.db)
 
     def _renew(self, lease: Lease) -> None:
         try:

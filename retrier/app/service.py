@@ -449,7 +449,7 @@ class Service:
             return False, str(error)
         ticks = self._ticks
         return True, describe_database(
-            ticks.imports, recovering=ticks.recovering, words=ticks.words
+            ticks.imports, recovering=ticks.recovering, words=ticks.words, vacuum=ticks.vacuum
         )
 
 

@@ -190,9 +190,13 @@ def may_be_retried(selection: Selection) -> list[Condition]:
     selection asks for them. Count, preview and cut ask in these words, so that they agree. Not for
     named ids: a person who names a message means it.
     """
-    asked = selection.disposition in (WantedDisposition.DEAD, WantedDisposition.ANY)
-    of_person = () if asked else (messages.disposition != Disposition.DEAD,)
+    of_person = () if asks_for_dead(selection) else (messages.disposition != Disposition.DEAD,)
     return [messages.status == FailedMessageStatus.UNRESOLVED, *of_person]
+
+
+def asks_for_dead(selection: Selection) -> bool:
+    """Say whether it is about dead messages, too."""
+    return selection.disposition in (WantedDisposition.DEAD, WantedDisposition.ANY)
 
 
 def are_dead() -> Condition:

@@ -90,6 +90,58 @@ def _find_different(tx: Transaction, said: Mapping[str, str], *, by_network: boo
             yield f"{name} = {said[name]} (is {value})"
 
 
+_VACUUM_IS_OFF = text(
+    "SELECT current_setting('autovacuum') = 'off' OR current_setting('track_counts') = 'off'"
+)
+# The server begins at a fifth, and looks once a minute: so many are behind, not just dead.
+_FULL_OF_DEAD = text("""
+SELECT s.relname, s.n_live_tup, s.n_dead_tup FROM pg_stat_user_tables s
+WHERE s.schemaname = current_schema() AND s.relname = ANY(:names)
+  AND s.n_dead_tup >= :least AND s.n_dead_tup > s.n_live_tup
+  AND coalesce(greatest(s.last_vacuum, s.last_autovacuum), '-infinity')
+      < clock_timestamp() - interval '10 minutes'
+ORDER BY s.n_dead_tup DESC, s.relname
+""")
+_NOT_VACUUMED = text("""
+SELECT c.relname FROM pg_class c, unnest(c.reloptions) AS said
+WHERE c.relnamespace = to_regnamespace(quote_ident(current_schema())) AND c.relname = ANY(:names)
+  AND lower(said) IN ('autovacuum_enabled=false', 'autovacuum_enabled=off',
+                      'autovacuum_enabled=no', 'autovacuum_enabled=0')
+ORDER BY c.relname
+""")
+MANY_DEAD = 100_000
+"""Dead rows of a table from which on they are told: fewer take no room and no time."""
+
+
+def find_vacuum_warnings(db: Database, least: int = MANY_DEAD) -> tuple[str, ...]:
+    """Return why dead rows stay in the tables, and in which there are more than living ones.
+
+    SQLite has no dead rows. Raises DatabaseUnavailable.
+    """
+    return () if db.is_sqlite else tuple(_find_unvacuumed(db, least))
+
+
+@reading
+def _find_unvacuumed(tx: Transaction, least: int) -> list[str]:
+    names = list(metadata.tables)
+    found = []
+    if tx.execute(_VACUUM_IS_OFF).scalar_one():
+        found.append(
+            "autovacuum is off on this server, so the tables grow with each retry: turn it on"
+        )
+    elif tables := tx.execute(_NOT_VACUUMED, {"names": names}).scalars().all():
+        found.append(
+            f"autovacuum is off for {_list('table', tables)}: ALTER TABLE ... RESET (autovacuum_enabled)"
+        )
+    full = tx.execute(_FULL_OF_DEAD, {"names": names, "least": least})
+    found += [
+        f"{name} has {dead:,} dead rows and {live:,} others: VACUUM {name}, and look for transactions "
+        "that stay open"
+        for name, live, dead in full
+    ]
+    return found
+
+
 _AT_ONCE = 1000
 
 Sweep = Callable[[Transaction, datetime, int], int]

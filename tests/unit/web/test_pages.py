@@ -26,7 +26,7 @@ def test_the_last_page_that_there_is_has_no_next_one() -> None:
 def test_a_list_that_goes_on_behind_the_last_page_says_what_to_do() -> None:
     html = shown(LAST_PAGE, 10**6)
 
-    assert "499,951–500,000 of 1,000,000 messages" in html
+    assert "499,951\u2013500,000 of 1,000,000 messages" in html
     assert END in html
     assert "Next" not in html
 
