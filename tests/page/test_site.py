@@ -1,0 +1,92 @@
+"""The site of the documentation in a browser: what its search finds, and how it looks.
+
+To build it takes half a minute, and the extra `docs`.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from retrier import __version__
+from tests.page.browser import TIMEOUT
+from tests.support.project import ROOT
+
+pytestmark = [
+    pytest.mark.page,
+    pytest.mark.skipif(find_spec("sphinx") is None, reason="the extra docs is not installed"),
+]
+
+FIRST = 3
+FOUND = "#search-results ul.search li > a"
+IS_DONE = f"""() => {{
+    const said = document.querySelector("#search-results .search-summary")?.innerText || "";
+    return /(\\d+) page/.test(said) && document.querySelectorAll("{FOUND}").length >= Math.min(+RegExp.$1, 9);
+}}"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build it as docs/contributing.md says; a warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    build = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", "docs", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True)
+    return folder
+
+
+@pytest.fixture
+def tab(browser: Browser) -> Iterator[Page]:
+    """Give a page of the size of a phone, in the dark."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    context.set_default_timeout(TIMEOUT)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("dead letter queue", "dead-letter-queue"),
+        ("NServiceBus", "nservicebus"),
+        ("backup", "operations"),
+        ("PgBouncer", "operations"),
+        ("upgrade", "upgrading"),
+        ("move to PostgreSQL", "move-database"),
+        ("came back", "wrong-retry"),
+        ("presumed resolved", "how-it-works"),
+        ("alert", "metrics"),
+        ("Redis", "transports"),
+        ("tokens", "access"),
+        ("canary", "first-night"),
+    ],
+)
+def test_the_search_finds_a_page_that_answers_among_the_first(
+    site: Path, tab: Page, words: str, page: str
+) -> None:
+    tab.goto(f"{(site / 'search.html').as_uri()}?{urlencode({'q': words})}")
+    tab.wait_for_function(IS_DONE)
+
+    links = [str(each.get_attribute("href")) for each in tab.query_selector_all(FOUND)]
+    pages = list(dict.fromkeys(link.partition(".html")[0] for link in links))
+    assert page in pages[:FIRST]
+
+
+def test_every_page_names_its_version(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+
+    assert len(pages) > 100
+    assert [path for path in pages if f"Retrier {__version__}" not in path.read_text()] == []
+
+
+@pytest.mark.parametrize("page", ["index", "upgrading", "configuration", "cli", "how-it-works"])
+def test_a_page_fits_a_phone_and_is_dark_there(site: Path, tab: Page, page: str) -> None:
+    tab.goto((site / f"{page}.html").as_uri())
+
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert max(int(each) for each in background[4:-1].split(",")) < 64
