@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
+from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter
 from starlette.routing import BaseRoute, Match
@@ -34,7 +35,7 @@ from retrier.api import (
     tokens,
     views,
 )
-from retrier.api.answers import add_handlers
+from retrier.api.answers import Routes, add_handlers
 from retrier.api.middleware import (
     RequestMiddleware,
     TellsRefusals,
@@ -190,10 +191,19 @@ class DescribedApi(FastAPI):
     """An application whose OpenAPI document names every status that a client can get."""
 
     def openapi(self) -> Document:
-        """Return the document; it is made once."""
+        """Return the document; it is made once, with all that only a description needs."""
         if self.openapi_schema is None:
-            _complete(super().openapi())
-        return self.openapi_schema or {}
+            document = get_openapi(
+                title=self.title,
+                version=self.version,
+                openapi_version=self.openapi_version,
+                license_info=self.license_info,
+                routes=routes_of_api(whole=True, described=True),
+                servers=self.servers,
+            )
+            _complete(document)
+            self.openapi_schema = document
+        return self.openapi_schema
 
     def build_middleware_stack(self) -> ASGIApp:
         """Return all of it, with ours around the answer to an error that nobody expected, too."""
@@ -299,25 +309,31 @@ _BUSY = {"description": "too slow, too many at once, or no database; with Retry-
 
 
 @cache
-def routes_of_api(*, whole: bool) -> tuple[BaseRoute, ...]:
+def routes_of_api(*, whole: bool, described: bool = False) -> tuple[BaseRoute, ...]:
     """Return the routes; without `whole` those of health and metrics only.
+
+    With `described` as OpenAPI describes them, which answer nothing: see `Routes`.
 
     The same ones for all applications of a process: FastAPI examines each at length when the first
     request comes. What they work with they find in the application that is asked.
     """
     together = APIRouter(generate_unique_id_function=name_operation)
+
+    def include(router: Routes, **more: Any) -> None:
+        together.include_router(router.described() if described else router, **more)
+
     for router in WATCHING:
-        together.include_router(router)
+        include(router)
     known = Depends(find_access)
     for router in FOLLOWING if whole else ():
-        together.include_router(router, dependencies=[known, Depends(refuse_strays)])
+        include(router, dependencies=[known, Depends(refuse_strays)])
     for router in ANONYMOUS if whole else ():
-        together.include_router(router, dependencies=[Depends(refuse_strays)])
+        include(router, dependencies=[Depends(refuse_strays)])
     for router in WORKING if whole else ():
         # Scope "function" frees the place before the answer is sent: a slow client holds none.
         place = Depends(take_place, scope="function")
         clear = [known, Depends(refuse_strays), Depends(refuse_members_that_stand_twice)]
-        together.include_router(router, dependencies=[*clear, place], responses={503: _BUSY})
+        include(router, dependencies=[*clear, place], responses={503: _BUSY})
     return tuple(together.routes)
 
 
