@@ -7,6 +7,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
+from retrier.domain.values import value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureGroup:
@@ -94,7 +96,7 @@ class Resolution(StrEnum):
     EDITED = "edited"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class FailureDetails:
     """What the failure headers of one message say, the same for all dialects.
 
@@ -158,7 +160,7 @@ class ReadsSenderFacts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Failure:
     """One failed message as it came off an error queue, read but not yet stored.
 

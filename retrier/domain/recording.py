@@ -21,6 +21,7 @@ from retrier.domain.failed_message import (
     Noteworthy,
     Resolution,
 )
+from retrier.domain.values import value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +212,7 @@ class StoredMessage:
     body: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A failure and its message; `maybe_copy_of` names one that may be the same after all.
 
@@ -250,7 +251,7 @@ class Attempt:
         return self.failure.details.time_of_failure or self.failure.received_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class MessageChange:
     """How one batch changes one message: all its attempts and confirmations together.
 

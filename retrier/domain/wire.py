@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
 
+from retrier.domain.values import value
+
 
 class UnreadableProperties(ValueError):
     """The property bytes of a message cannot be decoded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A message that a queue delivered and that is not acknowledged yet.
 
@@ -83,7 +85,7 @@ class Unknown:
 Outcome = Confirmed | Returned | Refused | ChannelClosed | Unknown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value(frozen=True, slots=True, kw_only=True)
 class Properties:
     """The raw properties, decoded for reading only; no message is ever built from this.
 
