@@ -36,6 +36,7 @@ from retrier.processor.lease import Lease
 from retrier.store.approval_acts import is_any_over, lapse_approvals
 from retrier.store.engine.database import Database, DatabaseClock
 from retrier.store.imports import count_imports
+from retrier.store.message_counts import fold
 from retrier.store.message_texts import sweep_texts
 from retrier.store.pending import PRESUMED_AT_ONCE, find_presumable, presume
 from retrier.store.processor_work import is_work_due
@@ -180,6 +181,7 @@ _STUCK = 1
 _AUDIT = 1
 _SWEEP = 3600
 _VACUUM = 60
+_FOLDING = 60
 _LONG = "long"
 """The threads of jobs that may take minutes: they must not keep the lease from being renewed."""
 _COUNTS = 1
@@ -277,6 +279,7 @@ class Ticks:
             self._add(
                 "retention", _RETENTION, make_retention(self._parts, lease, self._second_look).sweep
             )
+            self._add("message counts", _FOLDING, lambda: self._fold_counts(lease), _LONG)
             self._add_presumption(lease)
             if self._parts.settings.search.text.enabled:
                 self._add("words", _WORDS, self._make_filling(lease), _READING)
@@ -451,6 +454,11 @@ class Ticks:
         if (as_of := self._second_look.agreed) is not None:
             sweep_staging_ids(self._parts.db, older_than=_STAGING_IDS_KEPT, as_of=as_of)
             sweep_breaker_counts(self._parts.db, older_than=_COUNTS_KEPT, as_of=as_of)
+
+    def _fold_counts(self, lease: Lease) -> None:
+        """One process is enough for it; without the lease in force it is right, too."""
+        if lease.held:
+            fold(self._parts.db)
 
     def _sweep_texts(self) -> None:
         sweep_texts(self._parts.db, self._parts.stop.wait)

@@ -46,6 +46,7 @@ from retrier.store.revisions import read_revision
 from retrier.store.schema import (
     counters,
     error_queue_reads,
+    message_counts,
     message_words,
     metadata,
     word_progress,
@@ -198,10 +199,11 @@ _SUM = 2**128
 def list_tables() -> tuple[Table, ...]:
     """Return every table of the schema, those first that others refer to.
 
-    Without `counters`: numbers are rows on SQLite and sequences on PostgreSQL. And without words:
-    the databases store them differently, and they are read again from the messages.
+    Without `counters`: numbers are rows on SQLite and sequences on PostgreSQL. Without words:
+    the databases store them differently, and they are read again from the messages. And without
+    counts of messages: PostgreSQL makes them as messages are added, SQLite has none.
     """
-    left_out = (counters, message_words, word_progress)
+    left_out = (counters, message_counts, message_words, word_progress)
     return tuple(table for table in metadata.sorted_tables if table not in left_out)
 
 

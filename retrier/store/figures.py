@@ -17,6 +17,7 @@ from retrier.store.breaker_lists import count_open
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import Transaction
+from retrier.store.message_counts import count_statuses
 from retrier.store.operation_lists import is_alive, is_resting
 from retrier.store.policies import count_sets
 from retrier.store.schema import (
@@ -395,8 +396,6 @@ def _find_recorded(tx: Transaction, group_ids: Collection[str]) -> Mapping[str, 
 @reading
 def count_others(tx: Transaction) -> OtherCounts:
     """Count what else is stored; slow if there is much. Raises DatabaseUnavailable."""
-    others = messages.status.in_(_OTHERS)
-    statuses = select(messages.status, func.count()).where(others).group_by(messages.status)
     resolved = (
         select(messages.resolution, func.count())
         .where(
@@ -410,7 +409,7 @@ def count_others(tx: Transaction) -> OtherCounts:
     imports = select(func.count()).select_from(failed_imports)
     doubtful = select(func.count()).where(sends.sending_since <= tx.now - IN_DOUBT_AFTER)
     return OtherCounts(
-        statuses={FailedMessageStatus(name): count for name, count in tx.execute(statuses)},
+        statuses=count_statuses(tx, _OTHERS),
         resolved_lately={str(name): count for name, count in tx.execute(resolved)},
         pending=pending,
         oldest_pending=oldest,

@@ -32,6 +32,7 @@ from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import by_code_point
 from retrier.store.engine.transaction import Transaction
+from retrier.store.message_counts import find_total
 from retrier.store.schema import (
     causes,
     failed_message_retries,
@@ -184,12 +185,12 @@ def find_numbers(
         return _find_behind(tx, wanted, order, page, wide)
     if wanted == Selection(statuses=wanted.statuses):
         found = conditions(wanted)
-        return _find_many(tx, wanted, found, order, page, _count(tx, found), deep)
+        return _find_many(tx, wanted, found, order, page, _total(tx, wanted, found), deep)
     # Once for all: of a text it may read a million texts.
     found = conditions_looked_up(tx, wanted)
     of_causes = _is_of_causes(wanted)
     if of_causes or _may_be_wide(wanted):
-        total = _count(tx, found)
+        total = _total(tx, wanted, found)
         if total == 0 or total >= wide * (_MANY_OF_CAUSES if of_causes else 1):
             return _find_many(tx, wanted, found, order, page, total, deep)
     return find_narrowed(tx, found, order, page)
@@ -228,7 +229,7 @@ def _find_behind(
     moves all that follow, and the first of the next page would be on none.
     """
     wished = conditions_looked_up(tx, wanted)
-    total = _count(tx, wished) if page.after is None else page.after.total
+    total = _total(tx, wanted, wished) if page.after is None else page.after.total
     if total >= wide and order.sort in _INDEXED:
         found = _along_index(tx, wanted, wished, order, page)
     else:
@@ -410,6 +411,12 @@ def _hidden(key: ColumnElement[Any]) -> ColumnElement[Any]:
 
 def _cut(tx: Transaction, query: Select[Any], page: PageRequest) -> Sequence[int]:
     return tx.execute(query.limit(page.size).offset(page.offset)).scalars().all()
+
+
+def _total(tx: Transaction, wanted: Selection, found: Sequence[Condition]) -> int:
+    """Return how many there are: as they are kept, or else counted."""
+    kept = find_total(tx, wanted)
+    return _count(tx, found) if kept is None else kept
 
 
 def _count(tx: Transaction, found: Sequence[Condition]) -> int:

@@ -73,7 +73,7 @@ MOST_TEXTS = 10_000
 
 def conditions(selection: Selection) -> list[Condition]:
     """Return the conditions, to be joined by AND; there is none for named ids."""
-    wanted = _causes_of(selection)
+    wanted = causes_of(selection)
     of_cause = [] if wanted is None else [messages.cause_id.in_(wanted)]
     return [*_of_row(selection), *of_cause]
 
@@ -89,7 +89,7 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
     by_text += _with_fields_looked_up(tx, selection.fields)
     by_text += _with_words_looked_up(tx, selection)
     others = replace(selection, text=None, reason=None, fields=(), words=None, anywhere=None)
-    wanted = _causes_of(others)
+    wanted = causes_of(others)
     found = None if wanted is None else _look_up(tx, wanted)
     if found is None:
         return [*conditions(others), *by_text]
@@ -393,7 +393,8 @@ def _has_status(statuses: frozenset[FailedMessageStatus]) -> Condition:
     return messages.status.in_(sorted(statuses))
 
 
-def _causes_of(selection: Selection) -> Select[tuple[int]] | None:
+def causes_of(selection: Selection) -> Select[tuple[int]] | None:
+    """Return the causes of what is meant; None if no condition is about causes."""
     parts = (
         (causes.c.queue, selection.queue),
         (causes.c.exception_type, selection.exception_type),

@@ -14,6 +14,7 @@ from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.figures import find_ledger
 from retrier.store.lease import Holder, find_holder
+from retrier.store.message_counts import count_wrong
 from retrier.store.schema import (
     failed_imports,
     failed_message_retries,
@@ -122,6 +123,7 @@ _DIFFERENCES: dict[str, Callable[[Transaction], int]] = {
     ),
     "the ledger has as many new messages as there are failed messages": _miscounted_messages,
     "the attempts that messages count are the attempts stored": _miscounted_attempts,
+    "the counts that are kept of messages are those of the messages": count_wrong,
     "there are no more failed imports than were counted and not read again": _imports_too_many,
 }
 

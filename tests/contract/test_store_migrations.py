@@ -16,6 +16,7 @@ from retrier.store.engine.database import Database
 from retrier.store.lease import Fence, acquire_lease, renew_lease
 from retrier.store.operation_lists import find_operation
 from retrier.store.schema import (
+    COUNT_TRIGGERS,
     VIEWS,
     WORDS_INDEX,
     message_words,
@@ -273,8 +274,18 @@ _NEWER_TABLES = (
 """Made by the revisions after 2002, which are done again."""
 
 
+def take_2010_back(db: Database) -> None:
+    """Leave the schema as it was before counts were kept."""
+    with db.engine.begin() as conn:
+        for name in () if db.is_sqlite else COUNT_TRIGGERS:
+            conn.execute(text(f"DROP FUNCTION message_counts_{name} CASCADE"))
+        conn.execute(text("DROP TABLE message_counts"))
+    set_revision(db, "2009")
+
+
 def take_2009_back(db: Database) -> None:
     """Leave the schema as it was before there were words."""
+    take_2010_back(db)
     with db.engine.begin() as conn:
         if db.is_sqlite:
             conn.execute(text(f"DROP TABLE {WORDS_INDEX}"))
@@ -338,8 +349,8 @@ def take_2005_back(db: Database) -> None:
 
 ITSELF = ("alembic_version", "processor_lease")
 """What an upgrade changes whatever it brings."""
-ADDED_BY_2009 = ("message_words", "word_progress")
-"""Tables; the index of SQLite is one, too, and has some more."""
+ADDED_BY_2009 = ("message_words", "word_progress", "message_counts")
+"""Tables, with that of 2010; the index of SQLite is one, too, and has some more."""
 ADDED_BY_2007 = frozenset({("retry_operations", "patch")})
 ADDED_BY_2005 = ADDED_BY_2007 | {
     ("failed_message_retries", "edit_id"),

@@ -33,6 +33,7 @@ from retrier.store.schema import (
     event_log,
     failed_messages,
     installation,
+    message_counts,
     message_words,
     metadata,
     processing_attempts,
@@ -450,7 +451,7 @@ class TestPages:
 
 class TestTheTables:
     def test_are_all_of_the_schema(self) -> None:
-        made_anew = {counters.name, message_words.name, word_progress.name}
+        made_anew = {counters.name, message_counts.name, message_words.name, word_progress.name}
 
         assert {table.name for table in list_tables()} == set(metadata.tables) - made_anew
 

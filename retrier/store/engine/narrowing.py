@@ -153,6 +153,7 @@ def _of_messages(own: _Own) -> Iterator[tuple[str, str]]:
     groups = f"SELECT group_id FROM {{s}}.cause_groups WHERE cause_id IN ({own.causes})"  # noqa: S608
     yield "causes", own.match("queue")
     yield "failed_messages", f"cause_id IN ({own.causes})"
+    yield "message_counts", f"cause_id IN ({own.causes})"
     for table in (
         *("processing_attempts", "failed_message_retries", "ended_retries", "outgoing"),
         *("retry_operation_messages", "message_edits", "message_fields", "message_words"),

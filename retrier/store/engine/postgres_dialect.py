@@ -167,6 +167,7 @@ class PostgresDialect(SqlDialect):
 
     reading = MappingProxyType({READING: True})
     restructuring = MappingProxyType[str, Any]({})
+    keeps_counts = True
     marks_at_once = True
 
     def now(self, conn: Connection) -> datetime:

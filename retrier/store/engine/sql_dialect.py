@@ -296,6 +296,9 @@ class SqlDialect(ABC):
     restructuring: Mapping[str, Any]
     """Execution options of a transaction that changes tables."""
 
+    keeps_counts: bool
+    """Whether triggers keep counts of messages (decision 0158)."""
+
     marks_at_once: bool
     """Whether a cut can be one transaction, without locks on its messages (decision 0027)."""
 

@@ -198,6 +198,7 @@ class SqliteDialect(SqlDialect):
 
     reading = MappingProxyType({READING: True})
     restructuring = MappingProxyType({RESTRUCTURING: True})
+    keeps_counts = False
     marks_at_once = False
 
     def now(self, conn: Connection) -> datetime:

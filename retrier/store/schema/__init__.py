@@ -7,6 +7,7 @@ from retrier.store.schema.access import (
     login_attempts,
 )
 from retrier.store.schema.messages import (
+    COUNT_TRIGGERS,
     SCHEDULED,
     SETTLED,
     STRICT,
@@ -19,6 +20,7 @@ from retrier.store.schema.messages import (
     failure_groups,
     failure_seq,
     group_comments,
+    message_counts,
     message_fields,
     message_number,
     message_texts,
@@ -61,6 +63,7 @@ from retrier.store.schema.types import metadata
 from retrier.store.schema.views import VIEWS
 
 __all__ = [
+    "COUNT_TRIGGERS",
     "SCHEDULED",
     "SETTLED",
     "STRICT",
@@ -90,6 +93,7 @@ __all__ = [
     "installation",
     "ledger",
     "login_attempts",
+    "message_counts",
     "message_edits",
     "message_fields",
     "message_number",

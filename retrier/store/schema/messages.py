@@ -314,6 +314,59 @@ Index("ix_failed_messages_message_id", failed_messages.c.message_id)
 Index("ix_failed_messages_text", failed_messages.c.text_id, failed_messages.c.status)
 
 
+message_counts = Table(
+    "message_counts",
+    metadata,
+    Column("entry", Number, primary_key=True, autoincrement=True),
+    Column("cause_id", Number, nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("disposition", String(16), nullable=False),
+    Column("change", Number, nullable=False),
+)
+# Made first, for the triggers, and emptied last: what empties the other one adds rows here.
+failed_messages.add_is_dependent_on(message_counts)
+_KIND = "cause_id, status, disposition"
+_CHANGES = f"INSERT INTO message_counts ({_KIND}, change) SELECT {_KIND},"
+COUNT_TRIGGERS = {
+    "added": ("INSERT", "NEW TABLE AS added", f"{_CHANGES} count(*) FROM added GROUP BY {_KIND}"),
+    "removed": (
+        "DELETE",
+        "OLD TABLE AS removed",
+        f"{_CHANGES} -count(*) FROM removed GROUP BY {_KIND}",
+    ),
+    "changed": (
+        "UPDATE",
+        "OLD TABLE AS removed NEW TABLE AS added",
+        (
+            f"{_CHANGES} sum(one) FROM (SELECT {_KIND}, 1 AS one FROM added UNION ALL "  # noqa: S608 - as above
+            f"SELECT {_KIND}, -1 FROM removed) AS both_of_them GROUP BY {_KIND} HAVING sum(one) <> 0"
+        ),
+    ),
+    "emptied": ("TRUNCATE", "", "DELETE FROM message_counts"),
+}
+"""When each of PostgreSQL's triggers runs, what it sees of the rows, and what it does.
+
+A row for each change: a row that is changed would make transactions wait for each other.
+"""
+
+
+@event.listens_for(failed_messages, "after_create")
+def _count_messages(_table: Table, conn: Connection, **_: object) -> None:
+    """Make what keeps the counts of PostgreSQL like the messages, in each transaction."""
+    if conn.dialect.name != "postgresql":
+        return
+    for name, (when, seen, does) in COUNT_TRIGGERS.items():
+        conn.exec_driver_sql(
+            f"CREATE FUNCTION message_counts_{name}() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN {does}; RETURN NULL; END $$"
+        )
+        conn.exec_driver_sql(
+            f"CREATE TRIGGER message_counts_{name} AFTER {when} ON failed_messages "
+            f"{f'REFERENCING {seen} ' if seen else ''}"
+            f"FOR EACH STATEMENT EXECUTE FUNCTION message_counts_{name}()"
+        )
+
+
 message_fields = Table(
     "message_fields",
     metadata,
