@@ -19,7 +19,11 @@ def everywhere(cases: Sequence[Any], *, first: int = 0) -> list[Any]:
             combination,
             case,
             id=f"{case}-{combination}",
-            marks=[*combination.marks, pytest.mark.kills, *_short(number + first, turn, len(possible))],
+            marks=[
+                *combination.marks,
+                pytest.mark.kills,
+                *_short(number + first, turn, len(possible)),
+            ],
         )
         for number, case in enumerate(cases)
         for possible in [_find_possible(case)]
