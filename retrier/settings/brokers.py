@@ -24,7 +24,7 @@ from retrier.transport.queue_names import (
     are_same,
     find_alike,
 )
-from retrier.transport.transports import TRANSPORTS, find_scheme
+from retrier.transport.transports import OF_REDIS, TRANSPORTS, find_scheme, why_not_known
 
 AMQP = frozenset({"amqp", "amqps"})
 SECURE = ("amqps://", "rediss://")
@@ -42,22 +42,6 @@ _REFUSED: Mapping[str, str] = {
 
 VISIBILITY = "visibility_timeout"
 MASTER = "master_name"
-_OF_REDIS = (
-    VISIBILITY,
-    MASTER,
-    "client_name",
-    "global_keyprefix",
-    "health_check_interval",
-    "max_connections",
-    "min_other_sentinels",
-    "priority_steps",
-    "sentinel_kwargs",
-    "sep",
-    "socket_connect_timeout",
-    "socket_keepalive",
-    "socket_timeout",
-)
-"""Kombu's transport options that have a meaning here. Others are about Kombu's own way to consume."""
 _KOMBUS_KEYS = ("unacked", "unacked_index", "unacked_mutex")
 _KEYS_BEGIN = ("_kombu.", "_retrier:")
 """Keys beside the queues in a database of Redis: Kombu's, and ours."""
@@ -326,6 +310,10 @@ def find_broker_clashes(tree: Mapping[str, object]) -> Iterator[Clash]:
     if options and scheme in AMQP | {"embedded"}:
         why_not = "is for brokers that only Kombu knows, such as Redis, and for SQS"
         yield ("broker", "transport_options"), why_not
+    for name in map(str, options):
+        why_not_option = why_not_known(scheme, name)
+        if why_not_option is not None:
+            yield ("broker", "transport_options", name), why_not_option
     if scheme == "sqs":
         yield from _find_sqs_clashes(tree, broker, options)
     if scheme in REDIS:
@@ -367,12 +355,7 @@ def _find_redis_clashes(
             yield ("retries", "keep_transient"), why_not
         case _:
             pass
-    for name in (str(each) for each in options if each not in _OF_REDIS):
-        near = nearest(name, frozenset(_OF_REDIS))
-        hint = "" if near is None else f" (perhaps {near} is meant)"
-        why_not = f"has no meaning with Redis{hint}; known are {', '.join(_OF_REDIS)}"
-        yield ("broker", "transport_options", name), why_not
-    known = {name: given for name, given in options.items() if name in _OF_REDIS}
+    known = {name: given for name, given in options.items() if name in OF_REDIS}
     try:
         RedisOptions.model_validate(known)
     except ValidationError as error:

@@ -38,13 +38,21 @@ class KombuLine:
     """One connection with one channel. The first error closes it."""
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        """Connect. Raises BrokerUnavailable."""
+        """Connect. Raises BrokerUnavailable, ConfigurationError."""
         self.connection: Any = UntypedConnection(url, transport_options=dict(options))
         self.place = str(maybe_sanitize_url(url))
         self._never = Event()
         try:
             self.connection.connect()
             self.channel: Any = self.connection.channel()
+            # A channel of SQLAlchemy's opens its database at the first look at its session.
+            self.session: Any = getattr(self.channel, "session", None)
+        except (TypeError, ModuleNotFoundError) as error:
+            # SQLAlchemy's words about an option that it does not know, or a driver that is missing.
+            self.close()
+            raise ConfigurationError(
+                [f"broker.transport_options of {self.place}: {error}"]
+            ) from error
         except self.errors as error:
             self.fail(error)
 
@@ -348,4 +356,10 @@ class KombuTransport:
 
 def make_transport(options: TransportOptions) -> KombuTransport:
     """Return the transport; the settings allow only one URL here. Raises ConfigurationError."""
-    return KombuTransport(options.urls[0], options.kombu)
+    url, given = options.urls[0], options.kombu
+    made = KombuTransport(url, given)
+    if find_scheme(url) == "sqla":
+        # Only SQLAlchemy knows its options, and says so when it makes an engine.
+        with suppress(BrokerUnavailable):
+            KombuLine(url, given).close()
+    return made

@@ -139,15 +139,31 @@ def test_a_server_without_memory_is_told_by_health_and_log(
         assert warned.count(full) == 1
 
 
-def test_a_broker_that_only_kombu_knows_is_used_with_a_warning(tmp_path: Path) -> None:
-    # Given the broker of Kombu's that is a folder
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("filesystem://", {"data_folder_in": "{}", "data_folder_out": "{}"}),
+        pytest.param(
+            "sqla+sqlite:///{}/queues.db",
+            {"message_tablename": "messages"},
+            marks=pytest.mark.kills,  # Kombu takes a minute for it on a busy machine
+        ),
+    ],
+    ids=["filesystem", "sqla"],
+)
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # of Kombu's own tables
+def test_a_broker_that_only_kombu_knows_is_used_with_a_warning(
+    tmp_path: Path, url: str, options: dict[str, str]
+) -> None:
+    # Given a broker of Kombu's: a folder, or tables of SQLite
     queues = tmp_path / "queues"
     queues.mkdir()
-    options = {"data_folder_in": str(queues), "data_folder_out": str(queues)}
-    broker = {"url": "filesystem://", "transport_options": options}
+    url = url.format(queues)
+    options = {name: each.format(queues) for name, each in options.items()}
+    broker = {"url": url, "transport_options": options}
     with (
         opened_host(tmp_path, broker) as host,
-        Connection("filesystem://", transport_options=options) as connection,
+        Connection(url, transport_options=options) as connection,
     ):
         shop = EmbeddedShop(connection, lambda name: name)
         failed = shop.fail(COUNT)

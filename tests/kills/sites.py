@@ -158,6 +158,8 @@ def opened_place(
     on_rabbitmq = combination.broker in ("classic", "quorum")
     embedded = combination.broker == "embedded"
     broker_url = f"embedded:///{folder}/broker.db" if embedded else server_url(combination.broker)
+    # An emulator takes longer than half a second for the first copies of a large batch.
+    drain = "500ms" if sqs is None else "2s"
     more = _settings_of_sqs(sqs) if sqs is not None else {}
 
     with ExitStack() as stack:
@@ -172,7 +174,7 @@ def opened_place(
                 | more.pop("broker", {}),
                 "database": {"url": database_url},
                 "ingestion": {"error_queues": [shop.error]},
-                "retries": {"forwarding_window": WINDOW, "drain_timeout": "500ms"},
+                "retries": {"forwarding_window": WINDOW, "drain_timeout": drain},
                 "api": {"port": 0},
                 "retention": {"second_look": "1ms"},
                 **more,

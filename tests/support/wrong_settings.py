@@ -58,6 +58,11 @@ WRONG_FILES = {
     "broker: {url: 'sqs://eu-west-1', transport_options: {wait_time_seconds: 30}}": (
         "broker.transport_options.wait_time_seconds: must be whole seconds, 20 at most"
     ),
+    "broker: {url: 'filesystem://', transport_options: {data_folder: /tmp}}": (
+        "broker.transport_options.data_folder: has no meaning with Kombu's filesystem (perhaps data_folder_in is "
+        "meant); known are control_folder, data_folder_in, data_folder_out, processed_folder, store_processed, "
+        "body_encoding, deadletter_queue, interval_max, interval_start, interval_step, max_retries, polling_interval"
+    ),
     "broker: {url: 'redis://127.0.0.1', transport_options: {visibility_timeout: 5}}": (
         "broker.transport_options.visibility_timeout: must be at least 15 (processor.lease): in less "
         "time the copies of a batch would be handed to others while its processor has them, is 5"

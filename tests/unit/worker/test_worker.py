@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -84,6 +85,22 @@ def test_what_is_waited_for_is_said_once(caplog: pytest.LogCaptureFixture) -> No
 def test_a_scheme_that_nobody_knows_is_refused_when_it_begins() -> None:
     with pytest.raises(ConfigurationError, match="the URL of the broker"):
         find_transport(["nosuchbroker://host"], "shop")
+
+
+def test_an_option_that_kombu_does_not_know_is_refused_when_it_begins() -> None:
+    with pytest.raises(ConfigurationError, match="data_folder: has no meaning with Kombu's file"):
+        find_transport(["filesystem://"], "shop", None, {"data_folder": "/queues"})
+
+
+def test_an_option_that_has_no_meaning_on_redis_is_refused_when_it_begins() -> None:
+    with pytest.raises(ConfigurationError, match="perhaps visibility_timeout is meant"):
+        find_transport(["redis://127.0.0.1"], "shop", None, {"visibilty_timeout": 5})
+
+
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # of Kombu's own tables
+def test_what_sqlalchemy_does_not_know_is_refused_when_it_begins(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="bogus"):
+        find_transport([f"sqla+sqlite:///{tmp_path}/queues.db"], "shop", None, {"bogus": 1})
 
 
 def test_a_broker_of_kombus_is_used_by_its_scheme() -> None:
