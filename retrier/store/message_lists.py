@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import (
     ColumnElement,
     Select,
+    and_,
     func,
     literal,
     or_,
@@ -211,7 +212,7 @@ def _find_many(
     found: Sequence[int] = ()
     if page.offset < deep:
         found = (
-            _cut(tx, _merged(wanted, wished, order, page), page)
+            _cut(tx, _merged(_parts(wanted, order.sort), wished, order, page), page)
             if order.sort in _INDEXED
             else _typed(tx, wished, order, page)
         )
@@ -254,8 +255,8 @@ def _along_index(
     place = page.after
     is_among_last = place is not None and place.keys[0] is None
     if not is_among_last:
-        beyond = page.behind(*_place_columns(order), descending=order.descending)
-        found = _cut(tx, _merged(wanted, [*wished, *beyond], order, page), page)
+        parts = list(_parts_behind(wanted, order, page))
+        found = _cut(tx, _merged(parts, wished, order, page), page) if parts else ()
     if len(found) == page.size or order.sort not in _WITHOUT:
         return found
     last = [*wished, _KEYS[order.sort][0].is_(None)]
@@ -263,6 +264,25 @@ def _along_index(
     rest = replace(page, size=page.size - len(found))
     numbers = _numbers(last, order).order_by(_turned(messages.number, order))
     return [*found, *_cut(tx, numbers, rest)]
+
+
+def _parts_behind(wanted: Selection, order: Order, page: PageRequest) -> Iterator[Condition]:
+    """Yield conditions for the parts of the list, of each for what comes behind the place.
+
+    By status each status is a part: no index leads into the middle of one by a row of three values.
+    """
+    columns = _place_columns(order)
+    if order.sort is not Sort.STATUS or page.after is None:
+        beyond = page.behind(*columns, descending=order.descending)
+        yield from (and_(part, *beyond) for part in _parts(wanted, order.sort))
+        return
+    reached, *rest = page.after.keys
+    for status in sorted(wanted.statuses or FailedMessageStatus):
+        if status == reached:
+            further = _comes_after(columns[1:], rest, descending=order.descending)
+            yield and_(messages.status == status, further)
+        elif (str(status) < str(reached)) is order.descending:
+            yield messages.status == status
 
 
 def _place_columns(order: Order) -> Sequence[ColumnElement[Any]]:
@@ -335,14 +355,14 @@ def _scanned(found: Sequence[Condition], order: Order) -> Select[Any]:
 
 
 def _merged(
-    wanted: Selection, wished: Sequence[Condition], order: Order, page: PageRequest
+    parts: Iterable[Condition], wished: Sequence[Condition], order: Order, page: PageRequest
 ) -> Select[Any]:
-    """Merge the first rows of each of the `_parts`; messages without the value are left out."""
+    """Merge the first rows of each of the parts; messages without the value are left out."""
     keys = [key.label(f"key_{place}") for place, key in enumerate(_KEYS[order.sort])]
     along = [_turned(key, order) for key in (*_KEYS[order.sort], messages.number)]
     numbers = _numbers(wished, order).add_columns(*keys).order_by(*along)
     beginning = numbers.limit(page.offset + page.size)
-    beginnings = [beginning.where(part).subquery() for part in _parts(wanted, order.sort)]
+    beginnings = [beginning.where(part).subquery() for part in parts]
     merged = union_all(*map(select, beginnings)).subquery().c
     merged_keys = [*(merged[key.name] for key in keys), merged.number]
     return select(merged.number).order_by(*_directed(merged_keys, order))
