@@ -209,7 +209,7 @@ def refuses(db: Database, statement: str) -> bool:
 def test_the_database_that_is_changed_here_has_rows_that_could_be_lost(filled: Database) -> None:
     left = {table.name for table in metadata.sorted_tables if not rows(filled, table)}
 
-    assert left <= {"staging_ids"}
+    assert left <= {"staging_ids", "message_counts"}  # SQLite has no counts
 
 
 @pytest.mark.parametrize("table", OTHER_CHECKS)
