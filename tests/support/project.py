@@ -7,9 +7,24 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 MODULES = tuple(sorted((ROOT / "retrier").rglob("*.py")))
 
+LEFT_BEHIND = {
+    "PKG-INFO",
+    ".venv",
+    "__pycache__",
+    ".hypothesis",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".import_linter_cache",
+}
+"""What an sdist has more than the repository, and what running it leaves there."""
+
 
 def list_files() -> list[Path]:
-    """List what git tracks or would track, relative to the top."""
+    """List what git tracks or would track, relative to the top; in an sdist, what it came with."""
+    if not (ROOT / ".git").exists():
+        paths = [path.relative_to(ROOT) for path in ROOT.rglob("*") if path.is_file()]
+        return sorted(path for path in paths if LEFT_BEHIND.isdisjoint(path.parts))
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     paths = [Path(name) for name in done.stdout.split("\0") if name]
