@@ -11,7 +11,7 @@ import psycopg
 from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.pq import Format
 from psycopg.types.json import Jsonb
-from psycopg.types.string import TextLoader
+from psycopg.types.string import BytesBinaryDumper, TextLoader
 from sqlalchemy import (
     BindParameter,
     Connection,
@@ -74,11 +74,13 @@ class _IdDumper(Dumper):
 def read_ids_as_text(connection: psycopg.Connection[Any]) -> None:
     """Make a connection load ids as text, and copy them in from text.
 
-    By default psycopg makes an object of each id, which we would turn into text again.
+    By default psycopg makes an object of each id, which we would turn into text again. And bytes are
+    copied in as they are: psycopg would look at each first, whether it is a wrapper of its own.
     """
     connection.adapters.register_loader("uuid", TextLoader)
     connection.adapters.register_loader("uuid", _IdLoader)
     connection.adapters.register_dumper(None, _IdDumper)
+    connection.adapters.register_dumper(None, BytesBinaryDumper)
 
 
 _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
