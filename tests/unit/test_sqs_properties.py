@@ -52,6 +52,20 @@ def told(message: dict[str, Any], **found_on: Any) -> FailureDetails | Unintelli
     return known.read(CODEC.read(parcel.raw), body=parcel.body, **found_on)
 
 
+def unwrapped(message: dict[str, Any]) -> bytes | None:
+    """Return what goes back of a message; None if that is its body."""
+    known = by_name("sqs")
+    assert known
+    parcel = read_message(message, OWN)
+    inside = known.unwrap(CODEC.read(parcel.raw), parcel.body)
+    return inside and inside.body
+
+
+def without(name: str) -> bytes:
+    """Return the record of Lambda without one of its members."""
+    return lambda_envelope().replace(f'"{name}"'.encode(), b'"other"')
+
+
 class TestReading:
     def test_each_delivery_of_a_message_has_the_same_fingerprint(self) -> None:
         first, later = (read_message(received(count=count)) for count in (1, 2))
@@ -100,19 +114,88 @@ class TestReading:
         assert isinstance(found, FailureDetails)
         assert found.message_type == "shop.pack"
 
-    @pytest.mark.parametrize("in_sns", [False, True])
-    def test_what_lambda_was_called_with_goes_back(self, *, in_sns: bool) -> None:
-        body = lambda_envelope().decode()
-        if in_sns:
-            body = json.dumps({"Type": "Notification", "Message": body, "TopicArn": "a:b"})
-        parcel = read_message(received(body))
-        known = by_name("sqs")
-        assert known
+    def test_what_lambda_was_called_with_goes_back(self) -> None:
+        inside = unwrapped(received(lambda_envelope().decode()))
 
-        inside = known.unwrap(CODEC.read(parcel.raw), parcel.body)
+        assert json.loads(inside or b"") == {"order": 7, "buyer": "Zo\u00eb"}
 
-        assert inside is not None
-        assert json.loads(inside.body) == {"order": 7, "buyer": "Zo\u00eb"}
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            '{"sum": 0.1234567890123456789012345, "more": [1E5, -0, 1.10]}',
+            '{ "a" : 1,\n "a" : 2 }',
+            '{"half": "\\ud800", "letter": "\\u00eb", "other": "ë"}',
+            f'{{"long": {"9" * 5000}}}',
+            '"a text"',
+            "null",
+        ],
+        ids=["numbers", "spaces and names", "characters", "long number", "text", "nothing"],
+    )
+    def test_it_goes_back_byte_for_byte(self, payload: str) -> None:
+        body = lambda_envelope("HERE").decode().replace('"HERE"', payload)
+
+        assert unwrapped(received(body)) == payload.encode()
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            without("version"),
+            without("timestamp"),
+            without("requestContext"),
+            without("functionArn"),
+            without("requestId"),
+            without("condition"),
+            without("approximateInvokeCount"),
+            lambda_envelope().replace(b"RetriesExhausted", b"Success"),
+            lambda_envelope().replace(b":lambda:", b":states:"),
+            lambda_envelope().replace(b'"version"', b'"requestPayload": 1, "version"'),
+            json.dumps({"Type": "Notification", "Message": lambda_envelope().decode()}).encode(),
+            b"[" + lambda_envelope() + b"]",
+            lambda_envelope()[:-1],
+        ],
+        ids=[
+            "no version",
+            "no time",
+            "no context",
+            "no function",
+            "no request",
+            "no condition",
+            "no count",
+            "of a success",
+            "no function of lambda",
+            "two payloads",
+            "in sns",
+            "in a list",
+            "cut off",
+        ],
+    )
+    def test_what_is_not_lambdas_own_record_goes_back_as_it_came(self, body: bytes) -> None:
+        assert unwrapped(received(body.decode())) is None
+
+    def test_a_record_that_a_consumer_had_received_goes_back_as_it_came(self) -> None:
+        moved = received(lambda_envelope().decode(), DeadLetterQueueSourceArn=SOURCE)
+
+        assert unwrapped(moved) is None
+        found = told(moved)
+        assert isinstance(found, FailureDetails)
+        assert (found.queue, found.attempts_reported, found.exception_type) == ("orders", 3, None)
+
+    def test_the_reason_of_lambda_is_found_in_an_envelope_of_sns(self) -> None:
+        body = json.dumps({"Type": "Notification", "Message": lambda_envelope().decode()})
+        found = told(received(body))
+
+        assert isinstance(found, FailureDetails)
+        assert (found.endpoint, found.exception_type) == ("pack", "ValueError")
+
+    def test_the_record_of_a_batch_says_why_and_goes_back_as_it_came(self) -> None:
+        whole = json.loads(lambda_envelope())
+        del whole["requestPayload"]
+        body = json.dumps(whole | {"KinesisBatchInfo": {"batchSize": 10}})
+
+        assert unwrapped(received(body)) is None
+        found = told(received(body))
+        assert isinstance(found, FailureDetails)
+        assert found.failure_reason == "RetriesExhausted"
 
     def test_an_envelope_of_sns_goes_back_as_it_came(self) -> None:
         body = json.dumps({"Type": "Notification", "Message": "x", "TopicArn": "arn:orders"})
