@@ -8,9 +8,12 @@ import pytest
 
 from retrier.domain.dialects import by_name
 from retrier.domain.dialects.dialect import Unintelligible
+from retrier.domain.edits import Changes, EditRefusal, EditRefused, edit_message
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import RETRY_ID
 from retrier.domain.identity import fingerprint
+from retrier.domain.patches import PatchRefused, patch_message, read_patch
+from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.wire import Edit, Outgoing, UnreadableProperties
 from retrier.transport.queue_names import read_sqs_name
 from retrier.transport.sqs.address import name_beside, parse_address
@@ -58,12 +61,25 @@ def unwrapped(message: dict[str, Any]) -> bytes | None:
     assert known
     parcel = read_message(message, OWN)
     inside = known.unwrap(CODEC.read(parcel.raw), parcel.body)
-    return inside and inside.body
+    return None if inside is None else inside.body
 
 
 def without(name: str) -> bytes:
     """Return the record of Lambda without one of its members."""
     return lambda_envelope().replace(f'"{name}"'.encode(), b'"other"')
+
+
+def having(kind: str, value: str, *, name: str = "n") -> bytes:
+    """Return properties with one attribute."""
+    attribute = {"DataType": kind, "StringValue": value}
+    return json.dumps({"attributes": {name: attribute}}).encode()
+
+
+def original(raw: bytes) -> StoredOriginal:
+    """Return a stored message with these properties."""
+    return StoredOriginal(
+        raw=raw, body=b"{}", dialect="sqs", error_queue="orders-dead", completed_steps=None
+    )
 
 
 class TestReading:
@@ -229,6 +245,43 @@ class TestEditing:
         assert edited["goes_back"] == {"MessageGroupId": "g"}
         assert sorted(edited["attributes"]) == [RETRY_ID, "tenant"]
         assert "facts" not in edited
+
+    @pytest.mark.parametrize(
+        ("kind", "before", "after"),
+        [
+            ("Number", "1.5", "2.75"),
+            ("Number", "1", 2),
+            ("Number.int", "1.0", "-2E3"),
+            ("String.uuid", "a", "b"),
+            ("String", "a", "7"),
+        ],
+    )
+    def test_an_attribute_that_is_set_keeps_its_type(
+        self, kind: str, before: str, after: str | int
+    ) -> None:
+        edited = json.loads(CODEC.edit(having(kind, before), Edit(set_headers={"n": after})))
+
+        assert edited["attributes"]["n"] == {"DataType": kind, "StringValue": str(after)}
+
+    @pytest.mark.parametrize("text", ["abc", "", "1,5", "NaN", "0x1", "1_000", "\u0663"])
+    @pytest.mark.parametrize("kind", ["Number", "Number.float"])
+    def test_a_number_is_not_set_to_what_is_none(self, kind: str, text: str) -> None:
+        found = original(having(kind, "1.5"))
+
+        edited = edit_message(CODEC, found, Changes(set_headers={"n": text}), "u", "new")
+        patched = patch_message(
+            CODEC, found, read_patch(json.dumps({"headers": {"set": {"n": text}}}))
+        )
+
+        assert isinstance(edited, EditRefused)
+        assert edited.why is EditRefusal.OTHER_TYPE
+        assert patched == PatchRefused(reason=str(edited))
+
+    def test_what_we_stamp_has_our_type_whatever_a_sender_called_so(self) -> None:
+        raw = having("Number", "1", name=RETRY_ID)
+        edited = json.loads(CODEC.edit(raw, Edit(set_headers={RETRY_ID: "r-1"})))
+
+        assert edited["attributes"][RETRY_ID]["DataType"] == "String"
 
     def test_a_text_field_is_an_attribute_of_its_name(self) -> None:
         raw = CODEC.edit(b"{}", Edit(set_fields={"type": "Order", "delivery_mode": 2}))
