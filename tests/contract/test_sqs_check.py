@@ -64,6 +64,23 @@ def test_an_error_queue_that_is_missing_is_named(check: Check) -> None:
     assert "does not exist" in wrong.text
 
 
+@pytest.mark.parametrize(
+    ("queue", "why"),
+    [
+        ("arn:aws:sqs:us-east-1:123456789012:dead", "is in the region us-east-1, and broker.url"),
+        ("arn:aws:sqs:eu-west-1:999999999999:dead", "the account 999999999999 has no queue dead"),
+        ("arn:aws:sns:eu-west-1:123456789012:dead", "is no ARN of a queue"),
+        ("https://sqs.eu-west-1.amazonaws.com/123456789012/dead", "is a URL: name the queue by"),
+        ("orders.dead", "SQS takes no queue that is called 'orders.dead'"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_said(check: Check, queue: str, why: str) -> None:
+    (wrong,) = [each for each in check(queue) if not each.ok]
+
+    assert why in wrong.text
+    assert "declare_missing" not in wrong.text
+
+
 def test_a_right_that_is_missing_is_named_with_its_queue(
     check: Check, front: Front, shop: SqsShop
 ) -> None:
