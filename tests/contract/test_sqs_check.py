@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
 import pytest
@@ -9,6 +10,8 @@ import yaml
 
 from retrier.app.check import CheckResult, check_broker
 from retrier.settings import load_settings
+from retrier.transport.sqs.address import parse_address
+from retrier.transport.sqs.line import Line, Requests, Throttled
 from tests.support.sqs_front import Fault, Front, opened_front
 from tests.support.sqs_server import URL, SqsServer
 from tests.support.sqs_shop import SqsShop, make_order, opened_sqs_shop
@@ -134,6 +137,21 @@ class TestAQueueWithAKeyOfItsOwn:
 
         assert told.name == f"destination {dead}"
         assert "kms:GenerateDataKey" in told.text
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [("OverLimit", "has too much in hand"), ("ServiceUnavailable", "is not available")],
+)
+def test_what_is_not_throttled_is_not_called_so(front: Front, code: str, words: str) -> None:
+    options = {**front.server.options(wait=20), "endpoint_url": front.server.endpoint}
+    dice = Random(1)  # noqa: S311 - no secret
+    line = Line(parse_address(URL, options), Requests(), {}, dice)
+    front.fail("GetQueueUrl", Fault(code=code, message="120,000 are in flight"))
+
+    with pytest.raises(Throttled, match=rf"{words} \({code}\): 120,000 are in flight"):
+        line.call_once("ReceiveMessage", "orders")
+    line.close()
 
 
 def test_a_clock_that_is_wrong_is_said(check: Check, front: Front) -> None:

@@ -214,7 +214,8 @@ class TestReading:
         assert found.failure_reason == "RetriesExhausted"
 
     def test_an_envelope_of_sns_goes_back_as_it_came(self) -> None:
-        body = json.dumps({"Type": "Notification", "Message": "x", "TopicArn": "arn:orders"})
+        told_by_sns = {"Type": "Notification", "Message": "x", "TopicArn": "arn:orders"}
+        body = json.dumps(told_by_sns | {"Subject": "Order 7 of Zo\u00eb"})
         parcel = read_message(received(body))
         known = by_name("sqs")
         assert known

@@ -252,7 +252,8 @@ def _type_in(body: bytes) -> str | None:
     told = table_of(_decoded(body))
     if told.get("Type") == "Notification":
         topic = is_text(told.get("TopicArn"))
-        return is_text(told.get("Subject")) or (name_in_arn(topic) if topic else None)
+        # Not its subject: that is a text for people, and may be another one in each message.
+        return name_in_arn(topic) if topic else None
     if "body" not in told:
         return None
     return is_text(_table(told.get("headers")).get("task"))
