@@ -26,6 +26,7 @@ from retrier.domain.wire import (
     MARK,
     PACKED,
     Edit,
+    NotOfItsType,
     Properties,
     PropertyCodec,
     charset_of,
@@ -133,7 +134,7 @@ class EditRefusal(StrEnum):
     NOTHING = "nothing is changed: `retrier retry` sends it as it is"
     LOCKED = "it must not be changed or removed"
     NO_TEXT = "its value is no text: it can stay as it is, or be removed"
-    OTHER_TYPE = "it holds a whole number, or true or false: so must what it is set to"
+    OTHER_TYPE = "it holds a number, or true or false: so must what it is set to"
     NO_NAME = "the name of a header has 1 to 255 bytes"
     WRONG_TEXT = "it holds a character that no message can have"
     NOT_IN_CHARSET = "it cannot be written in the charset of the message"
@@ -398,6 +399,8 @@ def edit_message(
     )
     try:
         raw = codec.edit(original.raw, edit)
+    except NotOfItsType as error:
+        return EditRefused(why=EditRefusal.OTHER_TYPE, about=_short(str(error)))
     except (ValueError, OverflowError):
         # What AMQP cannot hold: a lone surrogate, as in JSON that escapes it.
         return EditRefused(why=EditRefusal.WRONG_TEXT, about="a header")

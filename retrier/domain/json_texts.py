@@ -7,8 +7,9 @@ first of two members with one name, is refused.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
+from json.decoder import JSONDecoder
 from json.encoder import encode_basestring, encode_basestring_ascii
 
 _LONGEST_INT = 4000
@@ -225,6 +226,40 @@ def _write(value: object, out: list[str], *, ascii_only: bool) -> None:
             out.append("]")
         case _:
             out.append(json.dumps(value))
+
+
+_BETWEEN = re.compile(r"[ \t\r\n]*")
+
+
+def texts_of_members(text: str) -> Mapping[str, str]:
+    """Return the text of each member of an object, as it stands there; nothing of anything else.
+
+    Nothing either of an object that has two members with one name: which one counts is not known.
+    """
+    # Numbers stay texts: Python refuses to read one of more than 4300 digits.
+    reader = JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+    found: dict[str, str] = {}
+    try:
+        if not isinstance(reader.decode(text), dict):
+            return {}
+        at = text.index("{") + 1
+        while (at := _behind_spaces(text, at)) < len(text) and text[at] != "}":
+            name, at = reader.raw_decode(text, at)
+            start = _behind_spaces(text, text.index(":", at) + 1)
+            _, at = reader.raw_decode(text, start)
+            if name in found:
+                return {}
+            found[name] = text[start:at]
+            at = _behind_spaces(text, at)
+            at += text[at] == ","
+    except (ValueError, RecursionError):
+        return {}
+    return found
+
+
+def _behind_spaces(text: str, at: int) -> int:
+    spaces = _BETWEEN.match(text, at)
+    return spaces.end() if spaces else at
 
 
 def depth_of(value: object) -> int:

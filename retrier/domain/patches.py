@@ -39,7 +39,7 @@ from retrier.domain.json_texts import (
     write_json,
 )
 from retrier.domain.retry_batch import StoredOriginal
-from retrier.domain.wire import Edit, PropertyCodec, UnreadableProperties
+from retrier.domain.wire import Edit, NotOfItsType, PropertyCodec, UnreadableProperties
 
 LONGEST = 64 * 1024
 """Characters of a patch, at most, written as JSON."""
@@ -357,6 +357,8 @@ def patch_message(
         edit = Edit(drop_headers=patch.remove.__contains__, set_headers=changed.set_headers)
         try:
             raw = codec.edit(raw, edit)
+        except NotOfItsType as error:
+            return _refuse(EditRefused(why=EditRefusal.OTHER_TYPE, about=str(error)))
         except (ValueError, OverflowError):
             return PatchRefused(reason=str(EditRefusal.WRONG_TEXT))
     too_large = why_grown_too_large(codec, original, raw, changed.body)

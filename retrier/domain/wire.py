@@ -15,6 +15,10 @@ class UnreadableProperties(ValueError):
     """The property bytes of a message cannot be decoded."""
 
 
+class NotOfItsType(ValueError):
+    """A header says of which type its value is, and what it is set to is no such; its name."""
+
+
 @value(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A message that a queue delivered and that is not acknowledged yet.
@@ -180,7 +184,7 @@ class PropertyCodec(Protocol):
         ...
 
     def edit(self, raw: bytes, edit: Edit) -> bytes:
-        """Return the properties with the edit applied. Raises UnreadableProperties."""
+        """Return the properties with the edit applied. Raises UnreadableProperties, NotOfItsType."""
         ...
 
     def why_too_large(self, raw: bytes, body: bytes) -> str | None:

@@ -38,6 +38,7 @@ from retrier.transport.seam import (
     USUAL_DELIVERY_LIMIT,
     Consumer,
     DeliveryLimit,
+    KnowsNames,
     QueueLook,
     Queues,
     Transport,
@@ -125,7 +126,8 @@ def inspect(queues: Queues, mapping: QueueMapping, *, judging: bool = True) -> I
     queue = mapping.queue
     look = queues.look(queue)
     if look is None:
-        advice = "declare it, or set ingestion.declare_missing"
+        wrong = queues.why_misnamed(queue) if isinstance(queues, KnowsNames) else None
+        advice = wrong or "declare it, or set ingestion.declare_missing"
         return Missing(reason=f"the error queue {queue} does not exist: {advice}")
     reason = queues.why_not_ingestible(queue)
     if reason is not None:

@@ -50,6 +50,33 @@ def read_sqs_name(queue: str, region: str) -> SqsName | None:
     return SqsName(name=queue) if _SQS_NAME.fullmatch(queue) else None
 
 
+def why_no_sqs_queue(queue: str, region: str) -> str | None:
+    """Say why no queue that we could make is called so; None if one can be.
+
+    A queue that goes by its ARN is never made: it would become one of our own account.
+    """
+    found = _SQS_ARN.fullmatch(queue)
+    if queue.startswith(("https://", "http://")):
+        return (
+            f"{queue} is a URL: name the queue by its name, or by its ARN if it has another account"
+        )
+    if found is not None and found["region"] != region:
+        return f"{queue} is in the region {found['region']}, and broker.url says {region}: run one Retrier for each region"
+    if found is not None and _SQS_NAME.fullmatch(found["name"]):
+        return (
+            f"the account {found['account']} has no queue {found['name']}, or does not let us see it; "
+            "a queue that goes by its ARN is never declared"
+        )
+    if found is None and queue.startswith("arn:"):
+        return f"{queue} is no ARN of a queue of SQS"
+    if read_sqs_name(queue, region) is not None:
+        return None
+    return (
+        f"SQS takes no queue that is called {queue!r}: up to 80 letters, digits, dashes and "
+        "underscores, and .fifo at the end of a FIFO queue"
+    )
+
+
 class OwnQueues(Container[str]):
     """The queues that Retrier itself empties, by whatever name the broker knows them."""
 

@@ -292,6 +292,15 @@ class KnowsKeys(Protocol):
 
 
 @runtime_checkable
+class KnowsNames(Protocol):
+    """Queues of a broker where some names are none of any queue, or of a queue elsewhere."""
+
+    def why_misnamed(self, queue: str) -> str | None:
+        """Say why a queue that does not exist cannot be declared by this name; None if it can."""
+        ...
+
+
+@runtime_checkable
 class CountsRequests(Protocol):
     """A transport to a broker that is paid by the request."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from uuid import uuid4
 
 import pytest
@@ -9,6 +10,8 @@ import yaml
 
 from retrier.app.check import CheckResult, check_broker
 from retrier.settings import load_settings
+from retrier.transport.sqs.address import parse_address
+from retrier.transport.sqs.line import Line, Requests, Throttled
 from tests.support.sqs_front import Fault, Front, opened_front
 from tests.support.sqs_server import URL, SqsServer
 from tests.support.sqs_shop import SqsShop, make_order, opened_sqs_shop
@@ -64,6 +67,23 @@ def test_an_error_queue_that_is_missing_is_named(check: Check) -> None:
     assert "does not exist" in wrong.text
 
 
+@pytest.mark.parametrize(
+    ("queue", "why"),
+    [
+        ("arn:aws:sqs:us-east-1:123456789012:dead", "is in the region us-east-1, and broker.url"),
+        ("arn:aws:sqs:eu-west-1:999999999999:dead", "the account 999999999999 has no queue dead"),
+        ("arn:aws:sns:eu-west-1:123456789012:dead", "is no ARN of a queue"),
+        ("https://sqs.eu-west-1.amazonaws.com/123456789012/dead", "is a URL: name the queue by"),
+        ("orders.dead", "SQS takes no queue that is called 'orders.dead'"),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_said(check: Check, queue: str, why: str) -> None:
+    (wrong,) = [each for each in check(queue) if not each.ok]
+
+    assert why in wrong.text
+    assert "declare_missing" not in wrong.text
+
+
 def test_a_right_that_is_missing_is_named_with_its_queue(
     check: Check, front: Front, shop: SqsShop
 ) -> None:
@@ -117,6 +137,21 @@ class TestAQueueWithAKeyOfItsOwn:
 
         assert told.name == f"destination {dead}"
         assert "kms:GenerateDataKey" in told.text
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [("OverLimit", "has too much in hand"), ("ServiceUnavailable", "is not available")],
+)
+def test_what_is_not_throttled_is_not_called_so(front: Front, code: str, words: str) -> None:
+    options = {**front.server.options(wait=20), "endpoint_url": front.server.endpoint}
+    dice = Random(1)  # noqa: S311 - no secret
+    line = Line(parse_address(URL, options), Requests(), {}, dice)
+    front.fail("GetQueueUrl", Fault(code=code, message="120,000 are in flight"))
+
+    with pytest.raises(Throttled, match=rf"{words} \({code}\): 120,000 are in flight"):
+        line.call_once("ReceiveMessage", "orders")
+    line.close()
 
 
 def test_a_clock_that_is_wrong_is_said(check: Check, front: Front) -> None:

@@ -8,9 +8,12 @@ import pytest
 
 from retrier.domain.dialects import by_name
 from retrier.domain.dialects.dialect import Unintelligible
+from retrier.domain.edits import Changes, EditRefusal, EditRefused, edit_message
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import RETRY_ID
 from retrier.domain.identity import fingerprint
+from retrier.domain.patches import PatchRefused, patch_message, read_patch
+from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.wire import Edit, Outgoing, UnreadableProperties
 from retrier.transport.queue_names import read_sqs_name
 from retrier.transport.sqs.address import name_beside, parse_address
@@ -50,6 +53,33 @@ def told(message: dict[str, Any], **found_on: Any) -> FailureDetails | Unintelli
     assert known
     parcel = read_message(message, OWN, found_on.pop("only", None))
     return known.read(CODEC.read(parcel.raw), body=parcel.body, **found_on)
+
+
+def unwrapped(message: dict[str, Any]) -> bytes | None:
+    """Return what goes back of a message; None if that is its body."""
+    known = by_name("sqs")
+    assert known
+    parcel = read_message(message, OWN)
+    inside = known.unwrap(CODEC.read(parcel.raw), parcel.body)
+    return None if inside is None else inside.body
+
+
+def without(name: str) -> bytes:
+    """Return the record of Lambda without one of its members."""
+    return lambda_envelope().replace(f'"{name}"'.encode(), b'"other"')
+
+
+def having(kind: str, value: str, *, name: str = "n") -> bytes:
+    """Return properties with one attribute."""
+    attribute = {"DataType": kind, "StringValue": value}
+    return json.dumps({"attributes": {name: attribute}}).encode()
+
+
+def original(raw: bytes) -> StoredOriginal:
+    """Return a stored message with these properties."""
+    return StoredOriginal(
+        raw=raw, body=b"{}", dialect="sqs", error_queue="orders-dead", completed_steps=None
+    )
 
 
 class TestReading:
@@ -100,22 +130,92 @@ class TestReading:
         assert isinstance(found, FailureDetails)
         assert found.message_type == "shop.pack"
 
-    @pytest.mark.parametrize("in_sns", [False, True])
-    def test_what_lambda_was_called_with_goes_back(self, *, in_sns: bool) -> None:
-        body = lambda_envelope().decode()
-        if in_sns:
-            body = json.dumps({"Type": "Notification", "Message": body, "TopicArn": "a:b"})
-        parcel = read_message(received(body))
-        known = by_name("sqs")
-        assert known
+    def test_what_lambda_was_called_with_goes_back(self) -> None:
+        inside = unwrapped(received(lambda_envelope().decode()))
 
-        inside = known.unwrap(CODEC.read(parcel.raw), parcel.body)
+        assert json.loads(inside or b"") == {"order": 7, "buyer": "Zo\u00eb"}
 
-        assert inside is not None
-        assert json.loads(inside.body) == {"order": 7, "buyer": "Zo\u00eb"}
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            '{"sum": 0.1234567890123456789012345, "more": [1E5, -0, 1.10]}',
+            '{ "a" : 1,\n "a" : 2 }',
+            '{"half": "\\ud800", "letter": "\\u00eb", "other": "ë"}',
+            f'{{"long": {"9" * 5000}}}',
+            '"a text"',
+            "null",
+        ],
+        ids=["numbers", "spaces and names", "characters", "long number", "text", "nothing"],
+    )
+    def test_it_goes_back_byte_for_byte(self, payload: str) -> None:
+        body = lambda_envelope("HERE").decode().replace('"HERE"', payload)
+
+        assert unwrapped(received(body)) == payload.encode()
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            without("version"),
+            without("timestamp"),
+            without("requestContext"),
+            without("functionArn"),
+            without("requestId"),
+            without("condition"),
+            without("approximateInvokeCount"),
+            lambda_envelope().replace(b"RetriesExhausted", b"Success"),
+            lambda_envelope().replace(b":lambda:", b":states:"),
+            lambda_envelope().replace(b'"version"', b'"requestPayload": 1, "version"'),
+            json.dumps({"Type": "Notification", "Message": lambda_envelope().decode()}).encode(),
+            b"[" + lambda_envelope() + b"]",
+            lambda_envelope()[:-1],
+        ],
+        ids=[
+            "no version",
+            "no time",
+            "no context",
+            "no function",
+            "no request",
+            "no condition",
+            "no count",
+            "of a success",
+            "no function of lambda",
+            "two payloads",
+            "in sns",
+            "in a list",
+            "cut off",
+        ],
+    )
+    def test_what_is_not_lambdas_own_record_goes_back_as_it_came(self, body: bytes) -> None:
+        assert unwrapped(received(body.decode())) is None
+
+    def test_a_record_that_a_consumer_had_received_goes_back_as_it_came(self) -> None:
+        moved = received(lambda_envelope().decode(), DeadLetterQueueSourceArn=SOURCE)
+
+        assert unwrapped(moved) is None
+        found = told(moved)
+        assert isinstance(found, FailureDetails)
+        assert (found.queue, found.attempts_reported, found.exception_type) == ("orders", 3, None)
+
+    def test_the_reason_of_lambda_is_found_in_an_envelope_of_sns(self) -> None:
+        body = json.dumps({"Type": "Notification", "Message": lambda_envelope().decode()})
+        found = told(received(body))
+
+        assert isinstance(found, FailureDetails)
+        assert (found.endpoint, found.exception_type) == ("pack", "ValueError")
+
+    def test_the_record_of_a_batch_says_why_and_goes_back_as_it_came(self) -> None:
+        whole = json.loads(lambda_envelope())
+        del whole["requestPayload"]
+        body = json.dumps(whole | {"KinesisBatchInfo": {"batchSize": 10}})
+
+        assert unwrapped(received(body)) is None
+        found = told(received(body))
+        assert isinstance(found, FailureDetails)
+        assert found.failure_reason == "RetriesExhausted"
 
     def test_an_envelope_of_sns_goes_back_as_it_came(self) -> None:
-        body = json.dumps({"Type": "Notification", "Message": "x", "TopicArn": "arn:orders"})
+        told_by_sns = {"Type": "Notification", "Message": "x", "TopicArn": "arn:orders"}
+        body = json.dumps(told_by_sns | {"Subject": "Order 7 of Zo\u00eb"})
         parcel = read_message(received(body))
         known = by_name("sqs")
         assert known
@@ -146,6 +246,43 @@ class TestEditing:
         assert edited["goes_back"] == {"MessageGroupId": "g"}
         assert sorted(edited["attributes"]) == [RETRY_ID, "tenant"]
         assert "facts" not in edited
+
+    @pytest.mark.parametrize(
+        ("kind", "before", "after"),
+        [
+            ("Number", "1.5", "2.75"),
+            ("Number", "1", 2),
+            ("Number.int", "1.0", "-2E3"),
+            ("String.uuid", "a", "b"),
+            ("String", "a", "7"),
+        ],
+    )
+    def test_an_attribute_that_is_set_keeps_its_type(
+        self, kind: str, before: str, after: str | int
+    ) -> None:
+        edited = json.loads(CODEC.edit(having(kind, before), Edit(set_headers={"n": after})))
+
+        assert edited["attributes"]["n"] == {"DataType": kind, "StringValue": str(after)}
+
+    @pytest.mark.parametrize("text", ["abc", "", "1,5", "NaN", "0x1", "1_000", "\u0663"])
+    @pytest.mark.parametrize("kind", ["Number", "Number.float"])
+    def test_a_number_is_not_set_to_what_is_none(self, kind: str, text: str) -> None:
+        found = original(having(kind, "1.5"))
+
+        edited = edit_message(CODEC, found, Changes(set_headers={"n": text}), "u", "new")
+        patched = patch_message(
+            CODEC, found, read_patch(json.dumps({"headers": {"set": {"n": text}}}))
+        )
+
+        assert isinstance(edited, EditRefused)
+        assert edited.why is EditRefusal.OTHER_TYPE
+        assert patched == PatchRefused(reason=str(edited))
+
+    def test_what_we_stamp_has_our_type_whatever_a_sender_called_so(self) -> None:
+        raw = having("Number", "1", name=RETRY_ID)
+        edited = json.loads(CODEC.edit(raw, Edit(set_headers={RETRY_ID: "r-1"})))
+
+        assert edited["attributes"][RETRY_ID]["DataType"] == "String"
 
     def test_a_text_field_is_an_attribute_of_its_name(self) -> None:
         raw = CODEC.edit(b"{}", Edit(set_fields={"type": "Order", "delivery_mode": 2}))

@@ -1,11 +1,11 @@
 """The dialect of Amazon SQS: a message on a dead-letter queue, and what SQS says of it.
 
 Lambda, where it gives up an asynchronous call, sends an envelope with the reason, and in it what the
-function was called with: that goes back. What SNS delivers is an envelope, too, but the consumer was
-sent it like that, so it goes back as it came; only one of Lambda's inside is looked for.
+function was called with: that goes back. Only if Lambda itself put it here: what SQS moved here from
+a queue was sent to the consumer of that queue like that, so it goes back as it came. So does what SNS
+delivered; only the reason is looked for in one of Lambda's inside.
 """
 
-import json
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
@@ -26,6 +26,7 @@ from retrier.domain.dialects.dialect import (
 )
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import COMPLETED_STEPS, ENDPOINT, MESSAGE_TYPE, STREAM
+from retrier.domain.json_texts import texts_of_members
 from retrier.domain.times import from_epoch, parse_iso_time
 from retrier.domain.wire import Properties
 
@@ -102,7 +103,7 @@ class SqsDialect(Library):
         found_on: FoundOn = NOWHERE,  # noqa: ARG002 - the message says where it came from
     ) -> FailureDetails | Unintelligible:
         """Read what SQS, Lambda or EventBridge say of it."""
-        envelope = _find_lambdas(body)
+        envelope = _find_lambdas(properties, body) or _find_lambdas(properties, _in_sns(body))
         if envelope is not None:
             return _read_lambda(properties, envelope, otherwise or NOT_KNOWN)
         moved = _fact(properties, SOURCE_QUEUE) or name_in_arn(_fact(properties, SOURCE) or "")
@@ -141,13 +142,14 @@ class SqsDialect(Library):
         )
 
     def unwrap(self, properties: Properties, body: bytes) -> Original | None:
-        """Return what Lambda's function was called with, if it is Lambda's envelope."""
-        envelope = _find_lambdas(body)
-        if envelope is None:
+        """Return what Lambda's function was called with, byte for byte, if it is Lambda's envelope."""
+        envelope = _find_lambdas(properties, body)
+        payload = None if envelope is None else envelope.get(_PAYLOAD)
+        if payload is None:
             return None
-        payload = json.dumps(envelope["requestPayload"], ensure_ascii=False)
-        inside = payload.encode(errors="replace")
-        return Original(inside, properties.headers, properties.fields, keeps_properties=True)
+        return Original(
+            payload.encode(), properties.headers, properties.fields, keeps_properties=True
+        )
 
 
 def _fact(properties: Properties, name: str) -> str | None:
@@ -169,22 +171,54 @@ def _target(properties: Properties) -> str | None:
     return name_in_arn(target) if _SQS_ARN in target else None
 
 
-def _find_lambdas(body: bytes) -> Mapping[str, object] | None:
-    """Return Lambda's envelope, alone or in one of SNS; None if there is none."""
-    if b"requestPayload" not in body:
+def _find_lambdas(properties: Properties, body: bytes) -> Mapping[str, str] | None:
+    """Return the members of an envelope with which Lambda says what it gave up, as JSON texts.
+
+    None if it is none. Programs have members of these names, too, so all that Lambda always writes has
+    to be there. None also for what SQS moved here: there the envelope was what a consumer failed with.
+    The record of a batch (of Kinesis, say) is one without what the function was called with.
+    """
+    is_large = len(body) > _LARGEST_ENVELOPE
+    if b"approximateInvokeCount" not in body or is_large or _fact(properties, SOURCE):
         return None
-    told = table_of(body, _LARGEST_ENVELOPE)
-    if told.get("Type") == "Notification" and isinstance(told.get("Message"), str):
-        told = table_of(str(told["Message"]), _LARGEST_ENVELOPE)
-    is_one = {"requestContext", "requestPayload"} <= told.keys()
-    return told if is_one and isinstance(told["requestContext"], dict) else None
+    try:
+        told = texts_of_members(body.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return None
+    context = table_of(told.get("requestContext", ""))
+    function = is_text(context.get("functionArn")) or ""
+    is_one = (
+        _is_json_text(told.get("version"))
+        and _is_json_text(told.get("timestamp"))
+        and function.startswith("arn:")
+        and _OF_FUNCTIONS in function
+        and is_text(context.get("requestId")) is not None
+        and is_text(context.get("condition")) not in {None, _SUCCESS}
+        and count(context.get("approximateInvokeCount")) is not None
+    )
+    return told if is_one else None
 
 
-def _read_lambda(
-    properties: Properties, envelope: Mapping[str, object], queue: str
-) -> FailureDetails:
-    context = _table(envelope.get("requestContext"))
-    answer = _table(envelope.get("responsePayload"))
+_PAYLOAD = "requestPayload"
+_OF_FUNCTIONS = ":lambda:"
+_SUCCESS = "Success"
+"""What stands as condition in the records of calls that did not fail."""
+
+
+def _is_json_text(told: str | None) -> bool:
+    return told is not None and told.startswith('"') and told != '""'
+
+
+def _in_sns(body: bytes) -> bytes:
+    """Return what SNS delivered in an envelope; nothing of anything else."""
+    told = table_of(body, _LARGEST_ENVELOPE) if b'"Notification"' in body else {}
+    inside = told.get("Message") if told.get("Type") == "Notification" else None
+    return inside.encode(errors="replace") if isinstance(inside, str) else b""
+
+
+def _read_lambda(properties: Properties, envelope: Mapping[str, str], queue: str) -> FailureDetails:
+    context = table_of(envelope["requestContext"])
+    answer = table_of(envelope.get("responsePayload", ""), _LARGEST_ENVELOPE)
     trace = answer.get("stackTrace")
     lines = trace if isinstance(trace, list) else []
     function = is_text(context.get("functionArn")) or ""
@@ -199,7 +233,7 @@ def _read_lambda(
         exception_message=is_text(answer.get("errorMessage")),
         stack_trace="\n".join(str(each).rstrip() for each in lines) or is_text(trace),
         failure_reason=is_text(context.get("condition")),
-        time_of_failure=parse_iso_time(is_text(envelope.get("timestamp"))),
+        time_of_failure=parse_iso_time(envelope["timestamp"].strip('"')),
         time_sent=_milliseconds(_fact(properties, SENT)),
         attempts_reported=None if times is None else min(times, LARGEST_COUNT),
     )
@@ -218,7 +252,8 @@ def _type_in(body: bytes) -> str | None:
     told = table_of(_decoded(body))
     if told.get("Type") == "Notification":
         topic = is_text(told.get("TopicArn"))
-        return is_text(told.get("Subject")) or (name_in_arn(topic) if topic else None)
+        # Not its subject: that is a text for people, and may be another one in each message.
+        return name_in_arn(topic) if topic else None
     if "body" not in told:
         return None
     return is_text(_table(told.get("headers")).get("task"))

@@ -43,6 +43,8 @@ THROTTLED = frozenset(
     }
 )
 """Codes of errors after which nothing was done, and the same may be asked again later."""
+_NOT_THROTTLED = {"OverLimit": "has too much in hand", "ServiceUnavailable": "is not available"}
+"""What such a code means where it is not that we ask too often."""
 _MISSING = frozenset({"QueueDoesNotExist", "NonExistentQueue"})
 _NO_RIGHT = frozenset({"AccessDenied", "AccessDeniedException", "AuthorizationError"})
 _NOBODY = frozenset(
@@ -228,7 +230,8 @@ class Line:
         words = str(told.get("Message") or code)
         where = f"{self.place}: {action} on {self.arn_of(queue)}"
         if code in THROTTLED:
-            raise Throttled(f"{where}: throttled ({code})") from error
+            what = _NOT_THROTTLED.get(code, "throttled")
+            raise Throttled(f"{where}: {what} ({code}): {words}") from error
         if kms:
             raise AccessRefused(
                 f"{where}: its key in KMS cannot be used ({code}): {words}"

@@ -20,6 +20,7 @@ from retrier.domain.headers import RETRY_ID
 from retrier.domain.wire import (
     SETTABLE_TEXTS,
     Edit,
+    NotOfItsType,
     Outgoing,
     Properties,
     UnreadableProperties,
@@ -45,6 +46,10 @@ _OURS = ("Retrier.", "ServiceControl.")
 _REFUSED_CHARACTER = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ATTRIBUTE_NAME = re.compile(
     r"(?!(?:aws|amazon)\.)(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)", re.IGNORECASE
+)
+_STAMPED = (*_OURS, "NServiceBus.")
+_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]{1,38}(?:\.[0-9]{0,38})?|\.[0-9]{1,38})(?:[eE][+-]?[0-9]{1,3})?"
 )
 _INTEGER = re.compile(r"-?\d{1,18}")
 
@@ -117,13 +122,14 @@ class SqsPropertyCodec:
         """Return the properties with the edit applied.
 
         SQS has no properties beside attributes: a text field that is set is an attribute of its
-        name, and a number is left out. Raises UnreadableProperties; ValueError for a field that
-        cannot be set.
+        name, and a number is left out. Raises UnreadableProperties; NotOfItsType for what a Number
+        cannot hold; ValueError for a field that cannot be set.
         """
         parts = _load(raw)
+        before: dict[str, Attribute] = parts.get("attributes", {})
         attributes = {
             name: each
-            for name, each in parts.get("attributes", {}).items()
+            for name, each in before.items()
             if not edit.drop_headers(name) and name not in edit.drop_fields & SETTABLE_TEXTS
         }
         for name, value in edit.set_fields.items():
@@ -131,7 +137,10 @@ class SqsPropertyCodec:
                 attributes[name] = _attribute(value)
             elif name not in {"delivery_mode", "priority", "timestamp"}:
                 raise ValueError(f"cannot set {name} to {value!r}")
-        attributes |= {name: _attribute(value) for name, value in edit.set_headers.items()}
+        attributes |= {
+            name: _as_before(name, value, before.get(name))
+            for name, value in edit.set_headers.items()
+        }
         kept = {
             part: {
                 name: each
@@ -299,6 +308,18 @@ def _value(attribute: Attribute) -> object:
 def _attribute(value: str | int) -> Attribute:
     kind = "Number" if isinstance(value, int) else "String"
     return {"DataType": kind, "StringValue": str(value)}
+
+
+def _as_before(name: str, value: str | int, before: Attribute | None) -> Attribute:
+    """Return an attribute of the type that it had, as `String.uuid`. Raises NotOfItsType.
+
+    What we stamp has our types, whatever a sender has called so.
+    """
+    if before is None or "BinaryValue" in before or name.startswith(_STAMPED):
+        return _attribute(value)
+    if before["DataType"].partition(".")[0] == "Number" and not _NUMBER.fullmatch(str(value)):
+        raise NotOfItsType(name)
+    return {"DataType": before["DataType"], "StringValue": str(value)}
 
 
 def _as_stored(attribute: Mapping[str, Any]) -> Attribute:

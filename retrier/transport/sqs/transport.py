@@ -11,7 +11,7 @@ from retrier.domain.text import count_messages
 from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.errors import AccessRefused, BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.capabilities import BY_TIME, Capabilities
-from retrier.transport.queue_names import read_sqs_name
+from retrier.transport.queue_names import why_no_sqs_queue
 from retrier.transport.seam import DeliveryLimit, QueueLook, TrialReport
 from retrier.transport.sqs.address import FIFO, VISIBILITY, WAIT, Address, parse_address
 from retrier.transport.sqs.consumer import SqsConsumer
@@ -85,7 +85,7 @@ class SqsQueues:
 
     def declare_error_queue(self, queue: str) -> bool:
         """Make it if it is missing; return whether it was missing."""
-        if self.exists(queue):
+        if self.exists(queue) or self.why_not_declarable(queue) is not None:
             return False
         fifo = {"FifoQueue": "true"} if queue.endswith(FIFO) else {}
         self._line.create(queue, {"MessageRetentionPeriod": RETENTION, **fifo}, {})
@@ -93,12 +93,11 @@ class SqsQueues:
 
     def why_not_declarable(self, queue: str) -> str | None:
         """Return why there can be no queue of this name; whether we have the right is not tried."""
-        if read_sqs_name(queue, self._line.address.region) is not None:
-            return None
-        return (
-            f"SQS takes no queue that is called {queue!r}: up to 80 letters, digits, dashes and "
-            "underscores, and .fifo at the end of a FIFO queue"
-        )
+        return why_no_sqs_queue(queue, self._line.address.region)
+
+    def why_misnamed(self, queue: str) -> str | None:
+        """See the seam."""
+        return self.why_not_declarable(queue)
 
     def declare_staging_queue(self, queue: str) -> None:
         """Make sure that it exists as ours. Raises StagingQueueUnusable. See the seam.
