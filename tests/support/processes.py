@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import uuid4
 
+from retrier import __version__
 from retrier.domain.processes import RunningProcess
 
 
@@ -14,7 +15,7 @@ def process(**changes: Any) -> RunningProcess:
         "host": "one",
         "pid": 1,
         "roles": ("api", "ingestion", "processor"),
-        "version": "0.1.0",
+        "version": __version__,
         "set_hash": "",
         "error_queues": ("error",),
     }

@@ -73,7 +73,7 @@ def test_that_it_differs_no_more_is_said_once(parts: Parts, told: list[Event]) -
     report()
     note_process(parts.db, replace(odd, version=list_processes(parts.db)[0].version))
     for other in list_processes(parts.db):
-        note_process(parts.db, replace(other, version="0.1.0", set_hash=""))
+        note_process(parts.db, replace(other, version=process().version, set_hash=""))
 
     report()
 
