@@ -503,11 +503,27 @@ def read_confirmation(arrival: Arrival) -> Confirmation | FailedImport:
 
 
 def _as_unconfirming(arrival: Arrival) -> Failure | FailedImport:
+    """Return what it is if it confirms nothing: a failure only if it says itself that it failed.
+
+    SQS takes no empty body, and delivers twice. Taken for a failure because of the queue that it is
+    on, the text of a confirmation would be sent to a consumer as work.
+    """
+    if not _says_it_failed(arrival):
+        return arrival.as_import(IDLE)
     match understand_failure(arrival):
         case Unintelligible():
             return arrival.as_import(IDLE)
         case failure:
             return failure
+
+
+def _says_it_failed(arrival: Arrival) -> bool:
+    dialect = _dialect(arrival)
+    if isinstance(dialect, Unintelligible):
+        return False
+    if dialect.name == dialects.SQS.name:
+        return dialects.SQS.was_moved(arrival.properties)
+    return dialect.recognises(arrival.properties, arrival.delivery.body)
 
 
 def may_be_copy(arrival: Arrival) -> bool:

@@ -9,6 +9,7 @@ from retrier.domain.failed_imports import IDLE, UNKNOWN_MESSAGE
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure
 from retrier.domain.headers import RETRY_SUCCESSFUL, UNIQUE_MESSAGE_ID
 from retrier.domain.wire import Delivery
+from retrier.ingestion.parsing import QueueMapping
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,
@@ -95,6 +96,27 @@ def test_one_with_content_that_the_broker_dead_lettered_is_a_failure_if_it_chang
 
     assert isinstance(found, Failure)
     assert (found.body, found.details.queue) == (b"an order", "orders")
+
+
+@pytest.mark.parametrize(
+    ("moved", "kind"), [(True, Failure), (False, FailedImport)], ids=["moved by SQS", "sent here"]
+)
+def test_on_sqs_one_with_content_is_a_failure_only_if_its_consumer_had_it(*, moved, kind):
+    # SQS takes no empty body, and may deliver a confirmation twice: it must not become work.
+    where = "SQS.DeadLetterQueueSourceArn"
+    facts = {"SQS.ApproximateReceiveCount": "4", "SQS.OnlySource": "orders"}
+    source = {where: "arn:aws:sqs:eu-west-1:123456789012:orders"} if moved else {}
+
+    found: Any = confirmation(delivery(CONFIRMING | facts | source, body=b"ok")).if_idle
+
+    assert isinstance(found, kind)
+
+
+def test_the_destination_of_an_error_queue_makes_no_failure_of_a_confirmation():
+    arrived = delivery(CONFIRMING, body=b"ok")
+    found: Any = parsed(arrived, QueueMapping(queue="error", destination="orders"))
+
+    assert isinstance(found.if_idle, FailedImport)
 
 
 @pytest.mark.parametrize("redelivered", [True, False])

@@ -94,6 +94,10 @@ class SqsDialect(Library):
         """Say whether SQS delivered the message."""
         return self.mark in properties.headers
 
+    def was_moved(self, properties: Properties) -> bool:
+        """Say whether SQS says that it moved the message here from the queue of its consumer."""
+        return f"{FACT}{SOURCE}" in properties.headers
+
     def read(
         self,
         properties: Properties,
