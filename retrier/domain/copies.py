@@ -113,7 +113,9 @@ def make_forwarded(
     names = headers.EDIT_OF if original.edited else headers.UNIQUE_MESSAGE_ID
     retry[names] = copy.unique_message_id
     edit = Edit(
-        drop_headers=_left_out(original.dialect, (*terms.leave_out, *original.drop_headers)),
+        drop_headers=_left_out(
+            original.dialect, (*terms.leave_out, *original.drop_headers), _plain_names(codec)
+        ),
         set_headers=retry,
         drop_fields=_fields_left_out(codec, original.raw, terms.own_user),
         set_fields=_NOTHING if terms.keep_transient else _PERSISTENT,
@@ -164,10 +166,11 @@ def as_it_came(
         return raw
     is_foreign = properties.fields.get("user_id") not in (None, own_user)
     lasts = keep_transient or properties.fields.get("delivery_mode") == _PERSISTENT["delivery_mode"]
-    if lasts and not is_foreign and headers.FAN_OUT.isdisjoint(properties.headers):
+    fan_out = headers.FAN_OUT if codec.of_rabbitmq else frozenset()
+    if lasts and not is_foreign and fan_out.isdisjoint(properties.headers):
         return raw
     edit = Edit(
-        drop_headers=headers.FAN_OUT.__contains__,
+        drop_headers=fan_out.__contains__,
         drop_fields=_USER_ID if is_foreign else frozenset(),
         set_fields=_NOTHING if keep_transient else _PERSISTENT,
     )
@@ -184,7 +187,7 @@ def make_logged(
     it). Failure headers stay. Raises UnreadableProperties.
     """
     edit = Edit(
-        drop_headers=_fans_out,
+        drop_headers=_fans_out if codec.of_rabbitmq else _keeps_all,
         set_headers={headers.LOGGED_ID: unique_message_id},
         drop_fields=_fields_left_out(codec, raw, own_user),
         set_fields=_PERSISTENT,
@@ -250,12 +253,25 @@ def _fans_out(name: str) -> bool:
     return name in headers.FAN_OUT
 
 
+def _keeps_all(_name: str) -> bool:
+    return False
+
+
+def _plain_names(codec: PropertyCodec) -> tuple[str, ...]:
+    """Return patterns of names that are RabbitMQ's, and on this broker a sender's like any other."""
+    return () if codec.of_rabbitmq else headers.OF_RABBITMQ
+
+
 @lru_cache(maxsize=256)
-def _left_out(dialect: str, patterns: tuple[str, ...]) -> Callable[[str], bool]:
+def _left_out(
+    dialect: str, patterns: tuple[str, ...], plain: tuple[str, ...]
+) -> Callable[[str], bool]:
     """Return the `drop_headers` of these, always the same object: codecs cache by it."""
-    return lambda name: (
-        strips(dialect, name) or name in _UNWANTED or bool(patterns and is_among(name, patterns))
-    )
+
+    def unwanted(name: str) -> bool:
+        return (strips(dialect, name) or name in _UNWANTED) and not is_among(name, plain)
+
+    return lambda name: unwanted(name) or bool(patterns and is_among(name, patterns))
 
 
 def _number(text: str) -> int:

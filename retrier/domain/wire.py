@@ -162,6 +162,8 @@ class PropertyCodec(Protocol):
 
     empty: bytes
     """The properties of a message that has none."""
+    of_rabbitmq: bool
+    """Whether headers that RabbitMQ writes or acts on (CC, counters) may mean that here, too."""
 
     def read(self, raw: bytes) -> Properties:
         """Decode for reading. Raises UnreadableProperties."""

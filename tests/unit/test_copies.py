@@ -7,11 +7,13 @@ from retrier.domain.copies import StagedCopy, as_it_came, make_end_marker, read_
 from retrier.domain.wire import Edit, PropertyCodec
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
+from retrier.transport.sqs.properties import SqsPropertyCodec
 from tests.support.amqp_bytes import properties
 from tests.support.copies import STAMPS, copy_of, retry_of
 from tests.support.raw_messages import nservicebus_headers, raw_properties
 
 AMQP = AmqpPropertyCodec()
+SQS = SqsPropertyCodec()
 CODECS = pytest.mark.parametrize("codec", [AMQP, EnvelopePropertyCodec()], ids=["amqp", "json"])
 
 
@@ -95,6 +97,23 @@ def test_a_retry_has_no_header_that_means_something_to_the_broker_or_to_staging(
     raw = raw_properties({name: "theirs", **nservicebus_headers()})
 
     assert "theirs" not in AMQP.read(retry_of(AMQP, raw)).headers.values()
+
+
+OF_SENDERS = ["CC", "BCC", "x-delivery-count", "x-acquired-count", "x-first-death-queue"]
+
+
+@pytest.mark.parametrize("name", OF_SENDERS)
+def test_a_retry_on_sqs_keeps_what_only_rabbitmq_acts_on(name: str) -> None:
+    raw = SQS.edit(SQS.empty, Edit(set_headers={name: "theirs"}))
+
+    assert SQS.read(retry_of(SQS, raw)).headers[name] == "theirs"
+    assert as_it_came(SQS, raw, None) == raw
+
+
+def test_a_retry_on_sqs_goes_without_what_a_person_leaves_out() -> None:
+    raw = SQS.edit(SQS.empty, Edit(set_headers={"CC": "theirs"}))
+
+    assert "CC" not in SQS.read(retry_of(SQS, raw, leave_out=("cc",))).headers
 
 
 @pytest.mark.parametrize("name", sorted(headers.BROKER_COUNTERS))

@@ -388,6 +388,7 @@ class AmqpPropertyCodec:
     """Reads and edits the raw properties of AMQP 0-9-1 messages."""
 
     empty = b"\0\0"
+    of_rabbitmq = True
     """Flags without any field."""
 
     def __init__(self, frame_max: int = USUAL_FRAME) -> None:

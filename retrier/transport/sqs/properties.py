@@ -65,6 +65,7 @@ class SqsPropertyCodec:
     """Reads and edits raw properties."""
 
     empty = b"{}"
+    of_rabbitmq = False
 
     def why_too_large(self, raw: bytes, body: bytes) -> str | None:
         """See the seam: body and attributes share one limit. Other refusals of SQS are told, too."""
