@@ -326,6 +326,19 @@ class TestSending:
         assert entry.parameters["MessageDeduplicationId"] == "r-1"
         assert entry.parameters["MessageGroupId"] == "r-1"
 
+    @pytest.mark.parametrize("fifo", [True, False])
+    def test_a_retry_has_the_group_of_its_message(self, *, fifo: bool) -> None:
+        parcel = read_message(received(MessageGroupId="tenant-7"), OWN)
+        entry = make_entry(Outgoing(queue="q", raw=parcel.raw, body=b"x"), fifo=fifo)
+
+        assert entry.parameters["MessageGroupId"] == "tenant-7"
+
+    def test_without_a_group_it_has_none_on_a_standard_queue(self) -> None:
+        parcel = read_message(received(), OWN)
+        entry = make_entry(Outgoing(queue="q", raw=parcel.raw, body=b"x"), fifo=False)
+
+        assert "MessageGroupId" not in entry.parameters
+
     def test_its_size_counts_names_types_and_values(self) -> None:
         raw = CODEC.edit(b"{}", Edit(set_headers={"name": "value"}))
 

@@ -247,6 +247,9 @@ def make_entry(message: Outgoing, *, fifo: bool) -> Entry:
         unique = retry_id or str(uuid4())
         parameters[DEDUPLICATION] = unique
         parameters[GROUP] = back.get(GROUP) or unique
+    elif back.get(GROUP):
+        # A standard queue with groups is a fair queue: it keeps one group from delaying the others.
+        parameters[GROUP] = back[GROUP]
     if TRACE in back:
         parameters["MessageSystemAttributes"] = {
             TRACE: {"DataType": "String", "StringValue": back[TRACE]}
