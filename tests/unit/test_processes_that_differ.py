@@ -2,6 +2,7 @@
 
 import pytest
 
+from retrier import __version__
 from retrier.domain.processes import find_differences, is_ingesting
 from tests.support.processes import process
 
@@ -20,7 +21,7 @@ def test_no_process_and_one_process_differ_from_nobody() -> None:
     [
         (
             {"version": "0.2.0"},
-            "versions differ: 0.1.0 (process 1 on one and 1 more); 0.2.0 (process 7 on two)",
+            f"versions differ: 0.2.0 (process 7 on two); {__version__} (process 1 on one and 1 more)",
         ),
         (
             {"set_hash": "99352f53aa"},

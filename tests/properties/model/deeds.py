@@ -18,6 +18,10 @@ from tests.support.raw_messages import raw_properties
 FOREIGN = "ffffffff-0000-0000-0000-000000000000"
 
 
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+"""The id of no message."""
+
+
 class Deeds:
     """Everything that somebody does to one message or to what is around it, by name."""
 
@@ -69,7 +73,7 @@ class Deeds:
     def key(self, which: int) -> str:
         """Return the id of a message."""
         keys = list(self._world.account.messages)
-        return keys[which % len(keys)] if keys else "unknown"
+        return keys[which % len(keys)] if keys else UNKNOWN
 
     def die(self, which: int) -> bool:
         """Kill the process."""

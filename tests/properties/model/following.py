@@ -186,6 +186,9 @@ class Following:
             hopeless = verb == "begin_forwarding" and before.queue == ERROR_QUEUE
             reverted = verb in REVERTING
             self._account.take_back(key, cancelled=not reverted, hopeless=hopeless)
+            if reverted and "may have arrived" in (now.reason or ""):
+                # A person looks first: no policy sends it again (decision 0152).
+                before.scheduled, before.dead = "", False
         if now.status == ISSUED != before.status and now.claim is not None:
             by_policy = now.claim.operation_id == STANDING_OPERATION
             before.failures, before.word = before.failures if by_policy else 0, ""
