@@ -179,6 +179,9 @@ _POLICIES = 2
 """Seconds between two looks at their file: a change is in force after two looks at the most."""
 _STUCK = 1
 _AUDIT = 1
+_RESTED = 5
+_REST = timedelta(seconds=20)
+"""Since when a connection is not needed that a busy moment has opened."""
 _SWEEP = 3600
 _VACUUM = 60
 _FOLDING = 60
@@ -299,6 +302,7 @@ class Ticks:
         self._add("failed imports", _DEPTHS, self.count_imports)
         self._add("recovery", _DEPTHS, self.look_for_recovery, at_once=True)
         self._add("vacuum", _VACUUM, self.look_for_dead_rows)
+        self._add("rested connections", _RESTED, partial(self._parts.db.close_rested, _REST))
         self._add("event log sweep", _SWEEP, self._sweep)
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._add("text sweep", _SWEEP, self._sweep_texts, _LONG)

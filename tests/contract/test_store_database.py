@@ -3,6 +3,7 @@
 import socket
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from threading import Barrier, Thread
@@ -11,7 +12,8 @@ from uuid import uuid4
 import psycopg
 import pytest
 from sqlalchemy import create_engine, event, func, insert, make_url, select, text, update
-from sqlalchemy.exc import InvalidRequestError, ProgrammingError, StatementError
+from sqlalchemy.exc import InvalidRequestError, OperationalError, ProgrammingError, StatementError
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from retrier.errors import (
     AnswerTooSlow,
@@ -22,6 +24,7 @@ from retrier.errors import (
     TablesMissing,
 )
 from retrier.store.engine.database import ConcurrentChange, Database, DatabaseOptions
+from retrier.store.engine.pool import RestingPool
 from retrier.store.engine.sessions import make_session_settings
 from retrier.store.schema import counters, failed_messages
 from tests.contract.store_rows import record, rows
@@ -285,6 +288,86 @@ class TestADatabaseThatCannotBeReached:
         db.dispose()
 
 
+class TestThePool:
+    def test_says_that_all_its_connections_are_in_use(self):
+        engine = create_engine("sqlite://", poolclass=RestingPool, max_connections=1, wait=0.05)
+
+        with engine.connect(), pytest.raises(NoConnectionFree, match="1 connections are in use"):
+            engine.connect()
+
+    def test_gives_a_connection_that_came_back_to_who_waits(self):
+        engine = create_engine("sqlite://", poolclass=RestingPool, max_connections=1, wait=30)
+        first = engine.connect()
+        second = ThreadPoolExecutor(1).submit(engine.connect)
+
+        first.close()
+
+        assert second.result(DEADLINE).closed is False
+        assert engine.pool.status() == "1 connections, 0 of them rest"
+
+    def test_opens_one_more_after_one_could_not_be_opened(self):
+        engine = create_engine(
+            "sqlite:////no/folder/x.db", poolclass=RestingPool, max_connections=1, wait=0
+        )
+
+        for _ in range(2):
+            with pytest.raises(OperationalError, match="unable to open"):
+                engine.connect()
+
+    def test_closes_what_nobody_has_used_for_a_while(self):
+        engine = create_engine("sqlite://", poolclass=RestingPool)
+        with engine.connect(), engine.connect():
+            pass
+
+        engine.pool.close_rested(0)
+
+        assert engine.pool.status() == "0 connections, 0 of them rest"
+
+    def test_keeps_what_was_used_just_now(self):
+        engine = create_engine("sqlite://", poolclass=RestingPool)
+        with engine.connect(), engine.connect():
+            pass
+
+        engine.pool.close_rested(60)
+
+        assert engine.pool.status() == "2 connections, 2 of them rest"
+
+    def test_gives_the_connection_that_was_used_last(self):
+        engine = create_engine("sqlite://", poolclass=RestingPool)
+        with engine.connect() as first, engine.connect():
+            used_last = first.connection.driver_connection
+
+        with engine.connect() as again:
+            assert again.connection.driver_connection is used_last
+
+    def test_leaves_alone_what_is_in_use(self):
+        engine = create_engine("sqlite://", poolclass=RestingPool)
+
+        with engine.connect() as conn:
+            engine.pool.close_rested(0)
+
+            assert conn.scalar(text("SELECT 1")) == 1
+
+
+@pytest.mark.postgres
+def test_connections_that_a_busy_moment_opened_are_closed_also_where_they_are_apart(postgres):
+    url = postgres.engine.url.render_as_string(hide_password=False)
+    with opened(url) as db:
+        apart = db.apart(1)
+        with (
+            db.engine.connect() as one,
+            db.engine.connect() as two,
+            apart.engine.connect() as three,
+        ):
+            pids = [each.scalar(text("SELECT pg_backend_pid()")) for each in (one, two, three)]
+
+        db.close_rested(timedelta(0))
+
+        alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(:pids)"
+        with postgres.engine.connect() as conn:
+            wait_until(lambda: conn.scalar(text(alive), {"pids": pids}) == 0, DEADLINE)
+
+
 @pytest.mark.postgres
 def test_a_silent_server_is_given_up_within_the_connect_timeout():
     """Less than a second, too, is not taken for no limit at all."""
@@ -315,10 +398,11 @@ class TestAConnectionThatBreaks:
         assert record(postgres, failure()).new == 1
 
     def test_while_idle_is_not_noticed_at_all(self, postgres):
-        pid = postgres.transact(lambda tx: tx.execute(text("SELECT pg_backend_pid()")).scalar_one())
-        terminate(postgres, pid)
+        with opened(postgres.engine.url.render_as_string(hide_password=False)) as db:
+            pid = db.transact(lambda tx: tx.execute(text("SELECT pg_backend_pid()")).scalar_one())
+            terminate(postgres, pid)
 
-        assert record(postgres, failure()).new == 1
+            assert record(db, failure()).new == 1
 
     def test_by_the_network_is_told_and_then_replaced(self, postgres):
         url = postgres.engine.url.render_as_string(hide_password=False)

@@ -18,6 +18,7 @@ from retrier.clock import Clock
 from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.engine.engines import make_postgres, make_sqlite
 from retrier.store.engine.narrowing import narrow
+from retrier.store.engine.pool import RestingPool
 from retrier.store.engine.postgres_dialect import POSTGRES
 from retrier.store.engine.refusals import Translator, is_transient
 from retrier.store.engine.sessions import is_pooled, make_session_settings
@@ -134,6 +135,13 @@ class Database:
         PostgreSQL knows its sessions itself: `SqlDialect.find_sessions`.
         """
         return self._file is not None and self._file.is_open_elsewhere()
+
+    def close_rested(self, rest: timedelta) -> None:
+        """Close the connections to PostgreSQL that nobody has used for so long."""
+        for other in self._apart:
+            other.close_rested(rest)
+        if isinstance(self.engine.pool, RestingPool):
+            self.engine.pool.close_rested(rest.total_seconds())
 
     def dispose(self) -> None:
         """Close all connections."""

@@ -21,6 +21,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
 from retrier.private_files import NOT_ASKED, is_encrypted, make_private_file, make_private_folder
+from retrier.store.engine.pool import RestingPool
 from retrier.store.engine.postgres_dialect import read_ids_as_text
 from retrier.store.engine.refusals import describe_expired
 from retrier.store.engine.sessions import SessionRefused, SessionSettings, TimedConnection
@@ -32,6 +33,9 @@ _SYSTEM = "system"
 """The value of sslrootcert that means the machine's own authorities."""
 PING_AFTER_IDLE = 1.0
 """Seconds after its last use during which a connection is used again without a ping."""
+
+_MORE = 10
+"""How many connections more than usual a busy moment may open."""
 
 _IN_MEMORY = ":memory:"
 _PRIMARY_CODE = 0xFF
@@ -73,7 +77,8 @@ def make_postgres(
     engine = create_engine(
         url,
         connect_args=connect_args,
-        pool_size=connections,
+        poolclass=RestingPool,
+        max_connections=connections + _MORE,
         hide_parameters=True,
         json_serializer=_to_json,
         # It would be looked up in transactions of the driver's own, and nothing uses it.
