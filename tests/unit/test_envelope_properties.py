@@ -41,6 +41,27 @@ def test_reads_every_field() -> None:
     assert read.headers == {"k": "v"}
 
 
+@pytest.mark.parametrize(
+    "raw",
+    [
+        EVERYTHING,
+        b" " + EVERYTHING,
+        EVERYTHING.replace(b"user_id", b"user\\u005fid"),
+        EVERYTHING.replace(b"user_id", b"user\\u005Fid"),
+    ],
+    ids=["plain", "behind a space", "escaped", "escaped by capitals"],
+)
+def test_reads_one_field_however_its_name_is_written(raw: bytes) -> None:
+    assert CODEC.read_fields(raw, frozenset({"user_id"})) == {"user_id": "ada"}
+
+
+@pytest.mark.parametrize("text", ["user_id", 'is "user_id": 7'])
+def test_takes_no_text_for_a_field(text: str) -> None:
+    raw = envelope(headers={"k": text})
+
+    assert CODEC.read_fields(raw, frozenset({"user_id"})) == {}
+
+
 def test_reads_an_empty_envelope() -> None:
     read = CODEC.read(CODEC.empty)
 

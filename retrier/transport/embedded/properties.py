@@ -74,7 +74,12 @@ class EnvelopePropertyCodec:
             return Properties(headers={}, fields={}), str(error)
 
     def read_fields(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, str | int]:
-        """Decode these fields only. Raises UnreadableProperties."""
+        """Decode these fields only. Raises UnreadableProperties.
+
+        An envelope that cannot have them is not read, so it may be one that cannot be read.
+        """
+        if not any(_may_name(raw, OUTSIDE.get(name, name)) for name in wanted):
+            return {}
         fields = self.read(raw).fields
         return {name: fields[name] for name in wanted & fields.keys()}
 
@@ -107,6 +112,14 @@ class EnvelopePropertyCodec:
         """
         _load(raw)
         return raw
+
+
+def _may_name(raw: bytes, key: str) -> bool:
+    r"""Say whether an envelope may have a key; each retry asks, and reading JSON takes its time.
+
+    JSON may write a letter of a key as an escape, as in `user\u005fid`.
+    """
+    return f'"{key}"'.encode() in raw or b"\\u00" in raw or not raw.startswith(b"{")
 
 
 def _load(raw: bytes) -> Envelope:
