@@ -4,15 +4,14 @@ Whoever asks does so through a gateway of their own (`of`), which knows what the
 their role does not allow, and adds the queues of their rights to what they select.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import Enum
 from itertools import chain
 from typing import assert_never
-from uuid import uuid4
 
+from retrier.archives import Archives
 from retrier.audit import Audit, audited, audited_if_refused
 from retrier.domain.access import (
     NOT_YOURS,
@@ -29,28 +28,15 @@ from retrier.domain.approval import (
     is_of_all,
 )
 from retrier.domain.archive_operation import (
-    AT_ONCE,
-    Act,
     ActRefusal,
-    ArchiveOperationState,
-    ArchiveRequest,
 )
 from retrier.domain.breakers import BreakerKey, BreakerState, Per, why_closed, why_waiting
 from retrier.domain.comments import CommentRefusal, read_comment
-from retrier.domain.copies import why_not_sendable, without_envelope
+from retrier.domain.copies import why_not_sendable
 from retrier.domain.edits import (
-    AskedEdit,
-    Editable,
-    EditedMessage,
-    EditRefusal,
     EditRefused,
-    EditRequest,
-    edit_message,
-    header_texts,
-    show_editable,
 )
 from retrier.domain.fields import DeclaredField
-from retrier.domain.identity import canonical
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import (
     AskedAgain,
@@ -67,30 +53,27 @@ from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.domain.text import count_messages
 from retrier.domain.views import SavedView, View, ViewRefusal
-from retrier.domain.wire import PropertyCodec, UnreadableProperties
+from retrier.domain.wire import PropertyCodec
+from retrier.edits import Edits
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.processor import (
     ApprovalAsked,
     ApprovalDecided,
-    ArchiveAsked,
     BreakerSet,
     CancelAsked,
-    DoneAtOnce,
     OperationPaused,
     OperationResumed,
     RateChanged,
 )
-from retrier.events.service import DeclaredDead, EditAsked, RetryAsked, StreamReleased
-from retrier.guard import Guard
+from retrier.events.service import RetryAsked, StreamReleased
+from retrier.guard import Guard, without_others
 from retrier.imports import FailedImports, recording
 from retrier.store import operation_requests, redirects, streams
 from retrier.store.approval_acts import decide_approval
-from retrier.store.archive import AskedArchive, acknowledge_archives, ask_archive, retry_pending
-from retrier.store.archive_lists import PlannedAct, find_archive_operation, plan_act
+from retrier.store.archive import acknowledge_archives, retry_pending
 from retrier.store.breakers import HandedBreaker, set_breaker
 from retrier.store.comments import delete_comment, write_comment
-from retrier.store.dead_messages import declare_dead, revive
-from retrier.store.edit_requests import FoundOriginal, ask_edit, find_original
+from retrier.store.dead_messages import revive
 from retrier.store.engine.database import Database
 from retrier.store.fields import ReadAnew, read_anew
 from retrier.store.operation_requests import CreatedOperation, create_operation, steer_operation
@@ -107,138 +90,6 @@ from retrier.store.selections import (
 )
 from retrier.store.views import delete_view, save_view
 from retrier.tokens import Tokens
-
-
-class UndoRefusal(Enum):
-    """Why an operation cannot be undone."""
-
-    UNKNOWN = "no archive operation has this id"
-    NO_ARCHIVE = "only an operation that archived messages can be undone"
-
-
-class Archives:
-    """Takes requests about messages that are to be archived, unarchived, resolved or given up.
-
-    A request about at most `at_once` messages is done in one transaction when it is answered; a
-    larger one is durable then, and `wake` wakes the thread that works it off. `notices` returns the
-    queue that gets a notice of each dead message, or None.
-    """
-
-    def __init__(
-        self,
-        db: Database,
-        wake: Callable[[], None],
-        emit: Emit,
-        at_once: int = AT_ONCE,
-        notices: Callable[[], str | None] = lambda: None,
-        audit: Audit | None = None,
-    ) -> None:
-        self._db = db
-        self._wake = wake
-        self._emit = emit
-        self._at_once = at_once
-        self._notices = notices
-        self.guard = Guard(db, audit=audit)
-
-    def of(self, access: Access) -> "Archives":
-        """Return the same for somebody with these rights."""
-        bound = copy(self)
-        bound.guard = self.guard.of(access)
-        return bound
-
-    @audited_if_refused("preview")
-    def plan(self, act: Act, selection: Selection, at: datetime, *more: str) -> PlannedAct:
-        """Count what an act would do to these messages, and plan it (`plan_act`)."""
-        selection, _ = self.guard.narrow(selection)
-        planned = plan_act(self._db, act, selection, at, *more)
-        check_frozen(selection, planned.preview.total)
-        if not self.guard.access.reads_own_only:
-            return planned
-        found = planned.preview
-        skipped = _without_others(found.skipped_because)
-        return replace(planned, preview=replace(found, skipped_because=skipped))
-
-    @audited("archive")
-    def ask(self, request: ArchiveRequest) -> AskedArchive:
-        """Do it or write it down; the same request under the same key gives the same operation.
-
-        Raises KeyReused, NotAllowed.
-        """
-        return self._narrow_and_ask(request)
-
-    def _narrow_and_ask(self, request: ArchiveRequest) -> AskedArchive:
-        self.guard.must(_RIGHTS[request.act])
-        selection, foreign = self.guard.narrow(request.selection)
-        asked = self._ask(replace(request, selection=selection))
-        return replace(asked, not_yours=len(foreign))
-
-    def _ask(self, request: ArchiveRequest) -> AskedArchive:
-        with recording(self._emit):
-            asked = ask_archive(self._db, request, self._at_once)
-        if not asked.repeated:
-            self._tell(asked)
-        return asked
-
-    @audited("undo")
-    def undo(
-        self, operation_id: str, make: Callable[[Selection], ArchiveRequest]
-    ) -> AskedArchive | UndoRefusal:
-        """Take back what is still archived by an operation: this is an operation itself.
-
-        `make` makes the request from the selection of these messages.
-
-        Raises KeyReused.
-        """
-        self.guard.must(Right.ARCHIVE)
-        found = find_archive_operation(self._db, operation_id)
-        if found is None:
-            return UndoRefusal.UNKNOWN
-        if found.act is not Act.ARCHIVE:
-            return UndoRefusal.NO_ARCHIVE
-        request = make(Selection(archived_by=found.operation_id))
-        return self._narrow_and_ask(replace(request, undo_of=found.operation_id))
-
-    @audited("declare_dead")
-    def declare_dead(
-        self, unique_id: str, why: str, who: str, reason: str | None = None
-    ) -> ActRefusal | None:
-        """Declare one message dead; return why it is left as it is, or None.
-
-        `reason` is a built-in one, by which it is found until its retry fails. Raises
-        NotAllowed, DatabaseUnavailable.
-        """
-        self.guard.must(Right.DECLARE_DEAD)
-        self.guard.must_own_message(unique_id)
-        with recording(self._emit):
-            refusal = declare_dead(
-                self._db,
-                unique_id,
-                why=why,
-                who=who,
-                reason=reason,
-                notices=self._notices(),
-                within=self.guard.access.queues,
-            )
-        if refusal is None:
-            self._emit(DeclaredDead(unique_message_id=unique_id))
-        return refusal
-
-    def _tell(self, asked: AskedArchive) -> None:
-        found = asked.operation
-        about = {"operation_id": found.operation_id, "act": str(found.act)}
-        if found.state is ArchiveOperationState.COMPLETED:
-            self._emit(DoneAtOnce(done=found.done, skipped=found.skipped, **about))
-        else:
-            self._emit(ArchiveAsked(total=found.total, **about))
-            self._wake()
-
-
-_RIGHTS = {
-    Act.ARCHIVE: Right.ARCHIVE,
-    Act.UNARCHIVE: Right.ARCHIVE,
-    Act.RESOLVE: Right.RESOLVE,
-    Act.RELEASE: Right.RESOLVE,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,104 +145,7 @@ class Views:
             return delete_view(self.db, name, who)
 
 
-@dataclass(frozen=True, slots=True)
-class Edits:
-    """Takes edits of messages, and shows what of a message can be changed.
-
-    `codec` reads and writes the properties of the broker's messages. By `approval` an edit waits for
-    a second person.
-    """
-
-    db: Database
-    wake: Callable[[], None]
-    emit: Emit
-    codec: PropertyCodec
-    guard: Guard
-    approval: ApprovalTerms | None = None
-
-    @audited_if_refused("edit")
-    def find(self, unique_id: str) -> Editable | EditRefused:
-        """Return what of a message can be changed; or why it cannot be edited."""
-        found = self._find(unique_id)
-        if isinstance(found, EditRefused):
-            return found
-        try:
-            return show_editable(self.codec, found.original, found.attempt_id)
-        except UnreadableProperties as error:
-            return EditRefused(why=EditRefusal.UNREADABLE, about=str(error))
-
-    @audited_if_refused("edit")
-    def headers_of(self, unique_id: str) -> Mapping[str, str] | EditRefused:
-        """Return all headers of a message as texts, for one who sends back the whole list."""
-        found = self._find(unique_id)
-        if isinstance(found, EditRefused):
-            return found
-        try:
-            return header_texts(self.codec.read(found.original.raw).headers)
-        except UnreadableProperties as error:
-            return EditRefused(why=EditRefusal.UNREADABLE, about=str(error))
-
-    @audited_if_refused("edit")
-    def try_out(self, request: EditRequest) -> EditedMessage | EditRefused:
-        """Return what would be sent, or why not; nothing is changed."""
-        made = self._make(request)
-        return made if isinstance(made, EditRefused) else made[1]
-
-    @audited("edit")
-    def ask(self, request: EditRequest) -> AskedEdit | EditRefused:
-        """Send a changed message instead of the one that failed; durable when this returns.
-
-        The first edit of a message wins. Then wake the processor. Raises KeyReused, NotAllowed.
-        """
-        made = self._make(request)
-        if isinstance(made, EditRefused):
-            return made
-        found, edited = made
-        with recording(self.emit):
-            waiting = replace(request, approval=self.approval)
-            asked = ask_edit(self.db, waiting, edited, found.attempt_id)
-        if isinstance(asked, AskedEdit):
-            key = canonical(request.unique_message_id)
-            self.emit(EditAsked(operation_id=asked.operation_id, unique_message_id=key))
-            if asked.is_asking:
-                self.emit(ApprovalAsked(operation_id=asked.operation_id, total=1))
-            self.wake()
-        return asked
-
-    def _find(self, unique_id: str) -> FoundOriginal | EditRefused:
-        """Return what is edited: of an error envelope what stands in it, for that goes back.
-
-        Raises NotAllowed for who may not edit it: an editor shows all of a message, too. The queue
-        is looked at after the message was read: what fails elsewhere after that is another failure,
-        which `ask_edit` does not take for this one.
-        """
-        self.guard.must(Right.EDIT)
-        found = find_original(self.db, unique_id)
-        self.guard.must_own_message(unique_id)
-        if isinstance(found, EditRefusal):
-            return EditRefused(why=found)
-        try:
-            return replace(found, original=without_envelope(self.codec, found.original))
-        except UnreadableProperties as error:
-            return EditRefused(why=EditRefusal.UNREADABLE, about=str(error))
-
-    def _make(self, request: EditRequest) -> tuple[FoundOriginal, EditedMessage] | EditRefused:
-        found = self._find(request.unique_message_id)
-        if isinstance(found, EditRefused):
-            return found
-        key, new_id = canonical(request.unique_message_id), str(uuid4())
-        try:
-            edited = edit_message(self.codec, found.original, request.changes, key, new_id)
-        except UnreadableProperties as error:
-            return EditRefused(why=EditRefusal.UNREADABLE, about=str(error))
-        return edited if isinstance(edited, EditRefused) else (found, edited)
-
-
 _NO_NAME = "the name is empty"
-
-
-def _without_others(counted: Mapping[str, int]) -> Mapping[str, int]:
-    return {why: count for why, count in counted.items() if why != NOT_YOURS}
 
 
 class Gateway:
@@ -469,7 +223,7 @@ class Gateway:
         found = preview(self._db, narrowed, take_cut_off(self._db), codec)
         if self.guard.access.reads_own_only:
             # Who sees own queues only is not told how much there is of others: it could be searched.
-            return replace(found, skipped=_without_others(found.skipped))
+            return replace(found, skipped=without_others(found.skipped))
         if not foreign:
             return found
         return replace(

@@ -1,10 +1,10 @@
 """The guard: holds a request to the rights of who asks, before anything is changed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from retrier.audit import Audit
-from retrier.domain.access import OPEN, Access, Right, covers
+from retrier.domain.access import NOT_YOURS, OPEN, Access, Right, covers
 from retrier.domain.selection import Selection
 from retrier.errors import NotAllowed
 from retrier.store.engine.database import Database
@@ -110,3 +110,8 @@ class Guard:
         if foreign and not own:
             self.must_own(next(iter(foreign.values())))
         return replace(narrowed, ids=own), tuple(foreign)
+
+
+def without_others(counted: Mapping[str, int]) -> Mapping[str, int]:
+    """Return counts by reason without that of others' messages: it could be searched by them."""
+    return {why: count for why, count in counted.items() if why != NOT_YOURS}

@@ -44,6 +44,7 @@ from retrier.api.shapes import OnlyId, ReasonCount
 from retrier.api.shapes import operations as shapes
 from retrier.api.shapes.messages import FailedMessage, OperationOfGroup, OperationStatus
 from retrier.api.shapes.operations import AskedRetry
+from retrier.archives import UndoRefusal
 from retrier.domain.archive_operation import (
     NOTHING_TO_DO,
     Act,
@@ -56,7 +57,6 @@ from retrier.domain.archive_operation import (
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import BOUNDS, Selection, describe
 from retrier.domain.text import count_messages
-from retrier.gateway import UndoRefusal
 from retrier.policy.reasons import find_named, why_not_a_reason
 from retrier.store.archive_lists import (
     PlannedAct,

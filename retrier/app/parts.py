@@ -19,6 +19,7 @@ from retrier.app.metrics import Metrics
 from retrier.app.policies import PolicySource
 from retrier.app.process import describe_holder, is_dead
 from retrier.app.queue_looks import LOOK_SECONDS, QueueLooks, WholeNames
+from retrier.archives import Archives
 from retrier.audit import Audit
 from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
@@ -29,7 +30,7 @@ from retrier.domain.hosts import Hosts, Proxies, parse_host, parse_network, pars
 from retrier.domain.retention import SecondLook, find_ages
 from retrier.errors import ConfigurationError
 from retrier.events.event import Emit
-from retrier.gateway import Archives, Gateway
+from retrier.gateway import Gateway
 from retrier.http.login import LoginProvider
 from retrier.imports import FailedImports
 from retrier.ingestion.ingestor import Ingestor

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
+from retrier.archives import UndoRefusal
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection, chosen_parts, describe
-from retrier.gateway import UndoRefusal
 from retrier.http.views import check_texts
 from retrier.store.archive_lists import (
     ArchivePreview,

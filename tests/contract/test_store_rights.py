@@ -11,8 +11,9 @@ from retrier.domain.archive_operation import Act, ActRefusal, ArchiveRequest
 from retrier.domain.edits import Changes, EditRefusal, EditRefused, EditRequest
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
+from retrier.edits import Edits
 from retrier.events.event import ignore
-from retrier.gateway import Edits, Gateway
+from retrier.gateway import Gateway
 from retrier.guard import Guard
 from retrier.store.archive import Action, ask_archive
 from retrier.store.archive_lists import find_refused

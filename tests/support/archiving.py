@@ -1,9 +1,9 @@
 """Acts on many messages as people ask for them, and the thread that works them off."""
 
+from retrier.archives import Archives
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveRequest
 from retrier.domain.selection import Selection
 from retrier.events.event import Emit, ignore
-from retrier.gateway import Archives
 from retrier.processor.archive import Archiving
 from retrier.store.archive_lists import find_archive_operation
 from retrier.store.engine.database import Database

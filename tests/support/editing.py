@@ -8,8 +8,8 @@ from retrier.domain import headers
 from retrier.domain.approval import ApprovalTerms
 from retrier.domain.edits import AskedEdit, Changes, EditRefused, EditRequest
 from retrier.domain.wire import Properties
+from retrier.edits import Edits
 from retrier.events.event import ignore
-from retrier.gateway import Edits
 from retrier.guard import Guard
 from retrier.store.schema import message_edits
 from tests.support.bench import QUEUE, Bench

@@ -11,6 +11,7 @@ from enum import Enum
 
 import pytest
 
+from retrier.archives import Archives
 from retrier.audit import AUDITED, Audit, describe_answer
 from retrier.domain.access import Access, AccessRole, How
 from retrier.domain.approval import Decided
@@ -32,8 +33,9 @@ from retrier.domain.retry_operation import AskedAgain, Pause, RetryRequest, Retr
 from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, UnknownStream
 from retrier.domain.views import SavedView
+from retrier.edits import Edits
 from retrier.errors import AuditUnavailable, NotAllowed
-from retrier.gateway import Archives, Comments, Edits, Gateway, Views
+from retrier.gateway import Comments, Gateway, Views
 from retrier.imports import FailedImports
 from retrier.store.archive import AskedArchive
 from retrier.store.archive_lists import PlannedAct

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
+from retrier.archives import Archives, UndoRefusal
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.events.event import ignore
-from retrier.gateway import Archives, UndoRefusal
 from retrier.processor.archive import Archiving
 from retrier.store.archive_lists import list_archive_operations
 from retrier.store.engine.database import Database
