@@ -66,17 +66,23 @@ class Refused:
 
     `may_have_arrived`: it may be on its queue all the same, because an earlier try was left in
     doubt, or because the broker says that it has stored something else than it was sent.
+    `unsendable`: it will be refused each time, for what it is: its size, its headers.
     """
 
     reason: str
     may_have_arrived: bool = False
+    unsendable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """Unsettled because the broker closed the channel: one message of the window is the cause."""
+    """Unsettled because the broker closed the channel: one message of the window is the cause.
+
+    `unsendable`: that one will be refused each time, for what it is.
+    """
 
     reason: str
+    unsendable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

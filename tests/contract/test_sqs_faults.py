@@ -247,7 +247,28 @@ class TestSending(TestSqs):
 
         assert isinstance(outcome, Refused)
         assert reason in outcome.reason
+        assert outcome.unsendable
         assert front.asked == []
+
+    @pytest.mark.parametrize(
+        ("code", "unsendable"),
+        [("InvalidParameterValue", True), ("InvalidMessageContents", True), ("Other", False)],
+    )
+    def test_what_sqs_refuses_for_what_it_is_can_never_be_sent(
+        self, front: Front, behind: SqsTransport, queue: str, code: str, *, unsendable: bool
+    ) -> None:
+        def with_a_refusal(told: Any) -> Any:
+            entry = {"Id": "1", "Code": code, "SenderFault": True, "Message": "a group id"}
+            return {"Successful": told["Successful"][:1], "Failed": [entry]}
+
+        front.changes[BATCH] = with_a_refusal
+        front.fail(BATCH, Fault(code=code), times=1)
+        told = self.send(behind, self.message(queue, b"0"))
+
+        front.faults.clear()
+        told += self.send(behind, *self.numbered(queue, 2))[1:]
+
+        assert [each.unsendable for each in told if isinstance(each, Refused)] == [unsendable] * 2
 
     @pytest.mark.parametrize(
         ("own", "names"), [(1, ["Retrier.RetryId", "a0"]), (2, ["Retrier.Headers", "a0", "a1"])]

@@ -38,6 +38,19 @@ BETWEEN_TRIES = (0.2, 0.5, 1.0, 2.0, 5.0)
 _IN_DOUBT = frozenset({"InternalError", "InternalFailure"})
 """What SQS says of a message that it may have stored all the same."""
 
+_OF_THE_MESSAGE = frozenset(
+    {
+        "BatchRequestTooLong",
+        "InvalidAttributeValue",
+        "InvalidMessageContents",
+        "InvalidParameterCombination",
+        "InvalidParameterValue",
+        "MissingParameter",
+        "UnsupportedOperation",
+    }
+)
+"""What SQS says of a message that it will never take as it is."""
+
 Work = list[list[tuple[int, Entry]]]
 
 
@@ -75,7 +88,7 @@ class SqsPublisher:
             try:
                 entry = make_entry(each, fifo=each.queue.endswith(FIFO))
             except (NotSendable, UnreadableProperties, UnicodeEncodeError) as error:
-                outcomes[place] = Refused(str(error))
+                outcomes[place] = Refused(str(error), unsendable=True)
             else:
                 by_queue.setdefault(each.queue, []).append((place, entry))
         self._waits_for = frozenset(by_queue)
@@ -188,7 +201,9 @@ class SqsPublisher:
             elif code in _IN_DOUBT:
                 outcomes[place] = Unknown(f"{line.place}: {code}: {each.get('Message', '')}")
             else:
-                outcomes[place] = Refused(f"{code}: {each.get('Message', '')}")
+                outcomes[place] = Refused(
+                    f"{code}: {each.get('Message', '')}", unsendable=code in _OF_THE_MESSAGE
+                )
         for place in entries.keys() - outcomes.keys() - later.keys():
             outcomes[place] = Unknown(f"{line.place}: the answer does not name it")
         return later
@@ -202,7 +217,7 @@ class SqsPublisher:
         refused: RequestRefused,
     ) -> dict[int, Entry]:
         if len(entries) == 1:
-            outcomes.update(dict.fromkeys(entries, Refused(str(refused))))
+            outcomes.update(dict.fromkeys(entries, _refuse(refused)))
             return {}
         later = {}
         for place, entry in entries.items():
@@ -211,7 +226,7 @@ class SqsPublisher:
             except Throttled:
                 later[place] = entry
             except RequestRefused as error:
-                outcomes[place] = Refused(str(error))
+                outcomes[place] = _refuse(error)
             except BrokerUnavailable as error:
                 outcomes[place] = _judge(error)
         return later
@@ -219,6 +234,10 @@ class SqsPublisher:
 
 class _Unsent(Unknown):
     """Not sent, as no connection could be made: Unknown if others of its window were."""
+
+
+def _refuse(error: RequestRefused) -> Refused:
+    return Refused(str(error), unsendable=error.code in _OF_THE_MESSAGE)
 
 
 def _judge(error: BrokerUnavailable) -> Outcome:
