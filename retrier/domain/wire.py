@@ -170,6 +170,8 @@ class PropertyCodec(Protocol):
     """The properties of a message that has none."""
     of_rabbitmq: bool
     """Whether headers that RabbitMQ writes or acts on (CC, counters) may mean that here, too."""
+    surely_fits: int | None
+    """Bytes of properties up to which the broker takes a message; None if any that it ever held."""
 
     def read(self, raw: bytes) -> Properties:
         """Decode for reading. Raises UnreadableProperties."""

@@ -66,6 +66,7 @@ class SqsPropertyCodec:
 
     empty = b"{}"
     of_rabbitmq = False
+    surely_fits: int | None = 0
 
     def why_too_large(self, raw: bytes, body: bytes) -> str | None:
         """See the seam: body and attributes share one limit. Other refusals of SQS are told, too."""
