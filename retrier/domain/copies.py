@@ -239,7 +239,7 @@ def make_probe(codec: PropertyCodec, stamps: Stamps, staging_queue: str) -> Outg
         headers.INSTALLATION_ID: stamps.installation_id,
     }
     raw = codec.edit(codec.empty, Edit(set_headers=probe))
-    return Outgoing(queue=staging_queue, raw=raw, body=PROBE_BODY)
+    return Outgoing(queue=staging_queue, raw=raw, body=PROBE_BODY, repeatable=True)
 
 
 def read_staged(codec: PropertyCodec, raw: bytes) -> StagedCopy | None:

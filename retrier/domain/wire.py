@@ -37,11 +37,16 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A message to be published to a queue, through the default exchange."""
+    """A message to be published to a queue, through the default exchange.
+
+    `repeatable`: a second one does no harm, as who reads them knows it by an id. So a publisher may
+    send it again instead of leaving it in doubt.
+    """
 
     queue: str
     raw: bytes
     body: bytes
+    repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,11 @@ class QueueGone(BrokerUnavailable):
 
 
 class Throttled(BrokerUnavailable):
-    """SQS takes no more requests for now; nothing was done."""
+    """SQS takes no more requests for now; nothing was done. `code` is its own word for it."""
+
+    def __init__(self, words: str, code: str = "") -> None:
+        super().__init__(words)
+        self.code = code
 
 
 class NotReached(BrokerUnavailable):
@@ -231,7 +235,7 @@ class Line:
         where = f"{self.place}: {action} on {self.arn_of(queue)}"
         if code in THROTTLED:
             what = _NOT_THROTTLED.get(code, "throttled")
-            raise Throttled(f"{where}: {what} ({code}): {words}") from error
+            raise Throttled(f"{where}: {what} ({code}): {words}", code) from error
         if kms:
             raise AccessRefused(
                 f"{where}: its key in KMS cannot be used ({code}): {words}"
@@ -271,6 +275,17 @@ _METHODS: Mapping[str, str] = {
     "TagQueue": "tag_queue",
 }
 """The actions that are used, as IAM names them, and the client's methods."""
+
+
+def why_later(code: str) -> str:
+    """Say in words why nothing is taken for now, by one of these codes."""
+    match code:
+        case "KmsThrottled":
+            return f"KMS takes fewer requests than it is sent ({code})"
+        case "OverLimit" | "ServiceUnavailable":
+            return f"SQS {_NOT_THROTTLED[code]} ({code})"
+        case _:
+            return "SQS takes fewer messages than it is sent (throttled)"
 
 
 def _tell_skew(error: ClientError) -> str:
