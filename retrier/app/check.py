@@ -23,7 +23,7 @@ from retrier.ingestion.ingestor import (
     Missing,
     Unusable,
     Usable,
-    describe_delivery_limit,
+    describe_limit,
     inspect,
 )
 from retrier.policy.policy_set import PolicySet
@@ -38,7 +38,7 @@ from retrier.store.upgrade import find_revision, upgrade_schema
 from retrier.store.upkeep import find_missing_rights, find_session_warnings, find_vacuum_warnings
 from retrier.store.words import get_lag
 from retrier.transport.capabilities import list_kept, list_not_kept
-from retrier.transport.seam import KnowsKeys, Queues, Transport
+from retrier.transport.seam import CountsReceives, KnowsKeys, Queues, Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,9 @@ def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
     yield f"ok, {_count_ready(usable.look.ready)}"
     limit = queues.delivery_limit(queue)
     if limit is not None:
-        yield describe_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
+        yield describe_limit(queues, queue, limit)
+    if isinstance(queues, CountsReceives) and (told := queues.describe_retention(queue)):
+        yield f"warning: {told}"
     if usable.doubt is not None:
         yield usable.doubt
     if usable.unseen:
