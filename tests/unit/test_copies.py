@@ -109,7 +109,9 @@ def test_a_retry_has_no_header_that_means_something_to_the_broker_or_to_staging(
     assert "theirs" not in AMQP.read(retry_of(AMQP, raw)).headers.values()
 
 
-OF_SENDERS = ["CC", "BCC", "x-delivery-count", "x-acquired-count", "x-first-death-queue"]
+OF_SENDERS = [
+    *("CC", "BCC", "x-death", "x-delivery-count", "x-acquired-count", "x-first-death-queue"),
+]
 
 
 @pytest.mark.parametrize("name", OF_SENDERS)
