@@ -38,6 +38,7 @@ def check(front: Front, shop: SqsShop, tmp_path: Path) -> Check:
         queue: str = shop.error,
         endpoint: str = front.server.endpoint,
         destination: str = shop.orders,
+        log_queue: str | None = None,
     ) -> list[CheckResult]:
         settings = {
             "instance": shop.name,
@@ -45,7 +46,10 @@ def check(front: Front, shop: SqsShop, tmp_path: Path) -> Check:
                 "url": URL,
                 "transport_options": {**front.server.options(wait=20), "endpoint_url": endpoint},
             },
-            "ingestion": {"error_queues": [{"queue": queue, "destination": destination}]},
+            "ingestion": {
+                "error_queues": [{"queue": queue, "destination": destination}],
+                **({} if log_queue is None else {"forward_to": log_queue}),
+            },
         }
         file = tmp_path / "retrier.yaml"
         file.write_text(yaml.safe_dump(settings))
@@ -83,6 +87,30 @@ def test_what_is_wrong_with_a_name_is_said(check: Check, queue: str, why: str) -
 
     assert why in wrong.text
     assert "declare_missing" not in wrong.text
+
+
+@pytest.mark.parametrize(
+    ("queue", "why"),
+    [
+        ("arn:aws:sqs:us-east-1:123456789012:orders", "is in the region us-east-1"),
+        ("orders.dead", "SQS takes no queue that is called 'orders.dead'"),
+        ("orders-of-nobody", "it does not exist, and retries to it fail"),
+    ],
+)
+def test_a_destination_that_is_missing_is_named_with_what_is_wrong(
+    check: Check, queue: str, why: str
+) -> None:
+    (told,) = [each for each in check(destination=queue) if queue in each.name]
+
+    assert told.text.startswith("warning")
+    assert why in told.text
+
+
+def test_a_log_queue_that_is_misnamed_is_named_with_what_is_wrong(check: Check) -> None:
+    (wrong,) = [each for each in check(log_queue="orders.log") if not each.ok]
+
+    assert wrong.name == "log queue orders.log"
+    assert "does not exist: SQS takes no queue that is called 'orders.log'" in wrong.text
 
 
 def test_a_right_that_is_missing_is_named_with_its_queue(

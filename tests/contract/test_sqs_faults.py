@@ -433,7 +433,8 @@ class TestRefusals(TestSqs):
 
         told = str(refused.value)
         assert words in told
-        assert f"GetQueueAttributes on arn:aws:sqs:eu-west-1:123456789012:{queue}" in told
+        arn = f"arn:aws:sqs:eu-west-1:123456789012:{queue}"
+        assert f"GetQueueAttributes on {queue} ({arn})" in told
 
     def test_a_missing_right_to_send_reverts_and_names_the_right(
         self, front: Front, behind: SqsTransport, queue: str
@@ -467,6 +468,7 @@ class TestRefusals(TestSqs):
         (outcome,) = self.send(behind, self.message(elsewhere))
 
         assert isinstance(outcome, Returned)
+        assert "is in the region us-east-1, and broker.url says eu-west-1" in outcome.reason
 
     def test_trying_it_out_leaves_nothing(
         self, transport: SqsTransport, client: Any, queue_name: Callable[..., str]

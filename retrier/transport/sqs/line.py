@@ -26,7 +26,7 @@ from botocore.exceptions import (
 )
 
 from retrier.errors import AccessRefused, BrokerUnavailable
-from retrier.transport.queue_names import SqsName, read_sqs_name
+from retrier.transport.queue_names import SqsName, read_sqs_name, why_no_sqs_queue
 from retrier.transport.sqs.address import Address, make_client
 
 THROTTLED = frozenset(
@@ -176,7 +176,8 @@ class Line:
         """Return how SQS calls a queue. Raises QueueGone if it could have none of that name."""
         name = read_sqs_name(queue, self.address.region)
         if name is None:
-            raise QueueGone(f"{self.place}: no queue can be called {queue!r}")
+            why = why_no_sqs_queue(queue, self.address.region)
+            raise QueueGone(f"{self.place}: {why or f'no queue can be called {queue!r}'}")
         return name
 
     def create(self, queue: str, attributes: Mapping[str, str], tags: Mapping[str, str]) -> None:
@@ -232,7 +233,9 @@ class Line:
         code = str(told.get("Code", "")).rpartition(".")[2]
         kms = "kms" in str(told.get("Code", "")).lower()
         words = str(told.get("Message") or code)
-        where = f"{self.place}: {action} on {self.arn_of(queue)}"
+        arn = self.arn_of(queue)
+        named = queue if queue.startswith("arn:") else f"{queue} ({arn})"
+        where = f"{self.place}: {action} on {named}"
         if code in THROTTLED:
             what = _NOT_THROTTLED.get(code, "throttled")
             raise Throttled(f"{where}: {what} ({code}): {words}", code) from error

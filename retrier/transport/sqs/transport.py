@@ -137,9 +137,8 @@ class SqsQueues:
             return None
         most, target = policy.get("maxReceiveCount"), policy.get("deadLetterTargetArn")
         return (
-            f"its redrive policy moves what was received more than {most} times to {target}. Each end of a "
-            "process, and each time that Retrier could not store a message, is a receive: give an error "
-            "queue no redrive policy"
+            f"its redrive policy moves what was received more than {most} times to {target}; each end of a "
+            "process, and each time that a message could not be stored, is a receive"
         )
 
     def describe_retention(self, queue: str) -> str | None:
