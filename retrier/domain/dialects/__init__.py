@@ -90,7 +90,7 @@ def recognise(
         if each.recognises(properties, body):
             return each
     tried = DIALECTS if queue.endswith(SUFFIX) else _OF_OTHER_QUEUES
-    if SQS.recognises(properties) and not isinstance(properties.headers.get(DEATHS), list):
+    if SQS.mark in properties.headers and not isinstance(properties.headers.get(DEATHS), list):
         tried = _ON_SQS
     for each in tried:
         if each.recognises(properties, body):
