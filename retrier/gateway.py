@@ -77,7 +77,7 @@ from retrier.store.dead_messages import revive
 from retrier.store.engine.database import Database
 from retrier.store.fields import ReadAnew, read_anew
 from retrier.store.operation_requests import CreatedOperation, create_operation, steer_operation
-from retrier.store.previews import Preview, preview
+from retrier.store.previews import Preview, TermsOf, preview, usual_terms
 from retrier.store.recovery import begin_recovery, end_recovery
 from retrier.store.selections import (
     CHUNK,
@@ -180,6 +180,7 @@ class Gateway:
         self.tokens_given: frozenset[str] | None = None
         """Names of tokens of the settings: no other token is called so. None: nobody is asked."""
         self.fields: Sequence[DeclaredField] = ()
+        self.terms_of: TermsOf = usual_terms
         """The declared fields."""
         self.guard = Guard(db, audit=audit)
 
@@ -220,7 +221,7 @@ class Gateway:
         if request.terms.destination is not None:
             self.guard.must_own(request.terms.destination)
         narrowed = replace(request, selection=selection)
-        found = preview(self._db, narrowed, take_cut_off(self._db), codec)
+        found = preview(self._db, narrowed, take_cut_off(self._db), codec, self.terms_of)
         if self.guard.access.reads_own_only:
             # Who sees own queues only is not told how much there is of others: it could be searched.
             return replace(found, skipped=without_others(found.skipped))

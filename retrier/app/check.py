@@ -23,7 +23,7 @@ from retrier.ingestion.ingestor import (
     Missing,
     Unusable,
     Usable,
-    describe_delivery_limit,
+    describe_limit,
     inspect,
 )
 from retrier.policy.policy_set import PolicySet
@@ -38,7 +38,7 @@ from retrier.store.upgrade import find_revision, upgrade_schema
 from retrier.store.upkeep import find_missing_rights, find_session_warnings, find_vacuum_warnings
 from retrier.store.words import get_lag
 from retrier.transport.capabilities import list_kept, list_not_kept
-from retrier.transport.seam import KnowsKeys, Queues, Transport
+from retrier.transport.seam import CountsReceives, KnowsKeys, KnowsNames, Queues, Transport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,9 @@ def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
     yield f"ok, {_count_ready(usable.look.ready)}"
     limit = queues.delivery_limit(queue)
     if limit is not None:
-        yield describe_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
+        yield describe_limit(queues, queue, limit)
+    if isinstance(queues, CountsReceives) and (told := queues.describe_retention(queue)):
+        yield f"warning: {told}"
     if usable.doubt is not None:
         yield usable.doubt
     if usable.unseen:
@@ -237,11 +239,9 @@ def _check_heads(settings: Settings, queues: Queues) -> Iterator[CheckResult]:
 
 def _check_existing(name: str, queue: str, what: str, queues: Queues) -> CheckResult:
     ready = queues.depth(queue)
-    text = (
-        f"does not exist: declare it, or no {what} can be sent"
-        if ready is None
-        else f"ok, {_count_ready(ready)}"
-    )
+    wrong = queues.why_misnamed(queue) if isinstance(queues, KnowsNames) else None
+    missing = wrong or f"declare it, or no {what} can be sent"
+    text = f"does not exist: {missing}" if ready is None else f"ok, {_count_ready(ready)}"
     found = CheckResult(name=f"{name} {queue}", ok=ready is not None, text=text)
     return _with_key(found, queues, queue, is_read=False)
 
@@ -269,7 +269,10 @@ def _check_destinations(settings: Settings, queues: Queues) -> Iterator[CheckRes
     named = {each.destination for each in queues_of}
     named |= {queue for each in queues_of for queue in each.destinations.values()}
     for queue in sorted(each for each in named if each is not None):
-        text = _NO_DESTINATION if queues.look(queue) is None else "ok"
+        text = "ok"
+        if queues.look(queue) is None:
+            wrong = queues.why_misnamed(queue) if isinstance(queues, KnowsNames) else None
+            text = _NO_DESTINATION if wrong is None else f"warning: retries to it fail: {wrong}"
         found = CheckResult(name=f"destination {queue}", ok=True, text=text)
         yield _with_key(found, queues, queue, is_read=False)
 

@@ -1,6 +1,6 @@
 """What all parts of the service share, and what is built from it: the only code that knows all of it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from retrier.audit import Audit
 from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.classifiers import Fold, as_it_is
+from retrier.domain.copies import SendingTerms
 from retrier.domain.dialects import BUILT_IN
 from retrier.domain.dialects.dialect import have_none
 from retrier.domain.hosts import Hosts, Proxies, parse_host, parse_network, parse_origin
@@ -204,9 +205,28 @@ def make_gateway(parts: Parts) -> Gateway:
         approval=None if approval is None else approval.rules,
     )
     gateway.fields = settings.search.declared
+    gateway.terms_of = partial(_terms_of, parts, _find_dropped(settings))
     if access is not None:
         gateway.tokens_given = frozenset(each.name for each in access.tokens)
     return gateway
+
+
+def _find_dropped(settings: Settings) -> Mapping[str, tuple[str, ...]]:
+    """Return the headers that messages of each error queue are sent back without."""
+    stripped = _stripped(settings)
+    queues = settings.ingestion.error_queues
+    return {each.queue: (*each.drop_headers, *stripped) for each in queues}
+
+
+def _terms_of(
+    parts: Parts, dropped: Mapping[str, tuple[str, ...]], error_queue: str
+) -> SendingTerms:
+    return SendingTerms(
+        acknowledgement_queue=error_queue,
+        own_user=parts.transport.user,
+        keep_transient=parts.settings.retries.keep_transient,
+        leave_out=dropped.get(error_queue, ()),
+    )
 
 
 def make_audit(
@@ -352,10 +372,7 @@ def make_processor(
         drain_timeout=retries.drain_timeout,
         idle_wait=retries.idle_wait,
         keep_transient=retries.keep_transient,
-        drop_headers={
-            each.queue: (*each.drop_headers, *_stripped(parts.settings))
-            for each in parts.settings.ingestion.error_queues
-        },
+        drop_headers=_find_dropped(parts.settings),
     )
     transport = AttendedTransport(parts.transport, progress)
     probe = partial(get_probe_ready, parts.db, lease, transport, parameters, parts.emit)

@@ -67,7 +67,7 @@ from retrier.events.service import (
     ServiceStopping,
     TracingUnavailable,
 )
-from retrier.ingestion.ingestor import Ingestor, describe_delivery_limit
+from retrier.ingestion.ingestor import Ingestor, describe_limit
 from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease
 from retrier.settings import Role, Settings, find_used_knobs, is_database_named
@@ -156,7 +156,7 @@ class Startup:
                 declared = wanted and queues.declare_error_queue(queue)
                 limit = None if declared else queues.delivery_limit(queue)
                 if limit is not None:
-                    why = describe_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
+                    why = describe_limit(queues, queue, limit)
                     found = DeliveryLimitFound(queue=queue, limit=limit.most, reason=why)
                     self.parts.emit(found)
             self.parts.metrics.queues.reached({})

@@ -68,6 +68,18 @@ class SendingTerms:
     leave_out: tuple[str, ...] = ()
 
 
+_ANY_ID = "00000000-0000-0000-0000-000000000000"
+_ANY_COPY = StagedCopy(
+    staging_id=_ANY_ID,
+    installation_id=None,
+    number=0,
+    unique_message_id=_ANY_ID,
+    retry_id=_ANY_ID,
+    target="",
+    size=0,
+    end_marker=None,
+)
+
 NO_DESTINATION = (
     "no destination is known: the failure names no queue. Name one for the retry, redirect the error "
     "queue on which it was found, or name its destination in the settings"
@@ -121,6 +133,17 @@ def make_forwarded(
         set_fields=_NOTHING if terms.keep_transient else _PERSISTENT,
     )
     return codec.edit(original.raw, edit)
+
+
+def why_unsendable(
+    codec: PropertyCodec, original: StoredOriginal, terms: SendingTerms
+) -> str | None:
+    """Say why the broker would never take a retry of a message; else None. Ids are as long as any.
+
+    Raises UnreadableProperties.
+    """
+    forwarded = make_forwarded(codec, original, _ANY_COPY, terms)
+    return codec.why_too_large(forwarded, original.body)
 
 
 def without_envelope(codec: PropertyCodec, original: StoredOriginal) -> StoredOriginal:
@@ -216,7 +239,7 @@ def make_probe(codec: PropertyCodec, stamps: Stamps, staging_queue: str) -> Outg
         headers.INSTALLATION_ID: stamps.installation_id,
     }
     raw = codec.edit(codec.empty, Edit(set_headers=probe))
-    return Outgoing(queue=staging_queue, raw=raw, body=PROBE_BODY)
+    return Outgoing(queue=staging_queue, raw=raw, body=PROBE_BODY, repeatable=True)
 
 
 def read_staged(codec: PropertyCodec, raw: bytes) -> StagedCopy | None:

@@ -65,7 +65,10 @@ BROKER_COUNTERS = frozenset({"x-delivery-count", "x-acquired-count"})
 FAN_OUT = frozenset({"CC", "BCC"})
 
 
-OF_RABBITMQ = (*sorted(FAN_OUT | BROKER_COUNTERS), "x-first-death-*", "x-last-death-*")
+OF_RABBITMQ = (
+    *sorted(FAN_OUT | BROKER_COUNTERS),
+    *("x-death", "x-first-death-*", "x-last-death-*"),
+)
 """Patterns of what RabbitMQ writes or acts on. On SQS a sender's attribute may have such a name."""
 
 

@@ -126,7 +126,8 @@ class Ejected:
 
     `hopeless` means that no retry may ever go to its destination, as long as that is what it is.
     `unknown` means that it has none: a person has to name it. `may_have_arrived` means that it may
-    be on its queue all the same: a person has to look before it is sent again.
+    be on its queue all the same: a person has to look before it is sent again. `unsendable` means
+    that the broker refuses it each time, for what it is: no policy sends it again.
     """
 
     number: int
@@ -138,6 +139,7 @@ class Ejected:
     hopeless: bool = False
     unknown: bool = False
     may_have_arrived: bool = False
+    unsendable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

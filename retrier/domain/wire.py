@@ -37,11 +37,16 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """A message to be published to a queue, through the default exchange."""
+    """A message to be published to a queue, through the default exchange.
+
+    `repeatable`: a second one does no harm, as who reads them knows it by an id. So a publisher may
+    send it again instead of leaving it in doubt.
+    """
 
     queue: str
     raw: bytes
     body: bytes
+    repeatable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +71,23 @@ class Refused:
 
     `may_have_arrived`: it may be on its queue all the same, because an earlier try was left in
     doubt, or because the broker says that it has stored something else than it was sent.
+    `unsendable`: it will be refused each time, for what it is: its size, its headers.
     """
 
     reason: str
     may_have_arrived: bool = False
+    unsendable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """Unsettled because the broker closed the channel: one message of the window is the cause."""
+    """Unsettled because the broker closed the channel: one message of the window is the cause.
+
+    `unsendable`: that one will be refused each time, for what it is.
+    """
 
     reason: str
+    unsendable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +175,8 @@ class PropertyCodec(Protocol):
     """The properties of a message that has none."""
     of_rabbitmq: bool
     """Whether headers that RabbitMQ writes or acts on (CC, counters) may mean that here, too."""
+    surely_fits: int | None
+    """Bytes of properties up to which the broker takes a message; None if any that it ever held."""
 
     def read(self, raw: bytes) -> Properties:
         """Decode for reading. Raises UnreadableProperties."""

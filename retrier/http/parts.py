@@ -28,7 +28,7 @@ from retrier.http.problems import NO_FULL_TEXT, WrongField, later
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 from retrier.store.policies import Bounds, SimulatedBefore, simulate_policies
-from retrier.store.previews import MOST_LINES, By, Preview
+from retrier.store.previews import MOST_LINES, By, Preview, Unsendable
 from retrier.store.search import Found, search
 
 LONGEST_NAME = 200
@@ -223,6 +223,8 @@ def warnings_of(
                 "unless you name a queue for this retry, or redirect the error queue they were found on."
             ),
         )
+    if found.unsendable is not None:
+        yield "unsendable", _of_unsendable(found.unsendable)
     lost = sum(line.count for line in found.lines(By.LOST))
     if lost:
         messages = f"{lost:,} message{'' if lost == 1 else 's'}"
@@ -237,6 +239,16 @@ def warnings_of(
     if copies:
         messages = f"{copies:,} message{'' if copies == 1 else 's'}"
         yield "maybe_copies", f"{messages} of them may be copies of other failed messages."
+
+
+def _of_unsendable(found: Unsendable) -> str:
+    messages = f"{found.count:,} message{'' if found.count == 1 else 's'}"
+    rest = "" if found.is_all else f" of the first {found.looked_at:,}"
+    others = "" if found.is_all else " Others were not looked at."
+    return (
+        f"{messages}{rest} can never be sent: {found.example}. The retry will revert them, unless a patch, an "
+        f"edit or a header that is left out changes that.{others}"
+    )
 
 
 def have_none() -> InForce:

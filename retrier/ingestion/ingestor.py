@@ -37,6 +37,7 @@ from retrier.overlap import WhileInFlight, is_sure, nothing_else
 from retrier.transport.seam import (
     USUAL_DELIVERY_LIMIT,
     Consumer,
+    CountsReceives,
     DeliveryLimit,
     KnowsNames,
     QueueLook,
@@ -134,10 +135,11 @@ def inspect(queues: Queues, mapping: QueueMapping, *, judging: bool = True) -> I
         return Unusable(reason=reason)
     if not judging or mapping.take_from_work_queue:
         return Usable(look=look, doubt=None)
-    return _judge(queue, look, dead_letters=queues.dead_letters(queue))
+    by = "a redrive policy" if isinstance(queues, CountsReceives) else "a dead-letter exchange"
+    return _judge(queue, look, by, dead_letters=queues.dead_letters(queue))
 
 
-def _judge(queue: str, look: QueueLook, *, dead_letters: bool | None) -> Inspection:
+def _judge(queue: str, look: QueueLook, by: str, *, dead_letters: bool | None) -> Inspection:
     """Refuse a queue only where both signs of a work queue are seen; one is a warning.
 
     Consumers have no names here: those of our own other instances are counted as well. To refuse
@@ -147,14 +149,14 @@ def _judge(queue: str, look: QueueLook, *, dead_letters: bool | None) -> Inspect
     match dead_letters, look.consumers > 0:
         case True, True:
             return Unusable(
-                reason=f"{queue} has a dead-letter exchange and {others}: it looks like a work "
+                reason=f"{queue} has {by} and {others}: it looks like a work "
                 "queue. Retrier would take its messages. If it should, or if the consumers are "
                 "other instances of Retrier, set take_from_work_queue: true at its entry of "
                 "ingestion.error_queues"
             )
         case True, False:
             doubt: str | None = (
-                f"{queue} has a dead-letter exchange of its own, as work queues have: "
+                f"{queue} has {by} of its own, as work queues have: "
                 "Retrier takes every message that arrives there"
             )
         case _, True:
@@ -165,6 +167,13 @@ def _judge(queue: str, look: QueueLook, *, dead_letters: bool | None) -> Inspect
         case _:
             doubt = None
     return Usable(look=look, doubt=doubt, unseen=dead_letters is None)
+
+
+def describe_limit(queues: Queues, queue: str, limit: DeliveryLimit) -> str:
+    """Return what happens to what comes back too often to an error queue, in its broker's words."""
+    if isinstance(queues, CountsReceives) and (told := queues.describe_redrive(queue)) is not None:
+        return told
+    return describe_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
 
 
 def describe_delivery_limit(limit: DeliveryLimit, *, dead_letters: bool | None) -> str:

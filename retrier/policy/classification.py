@@ -203,7 +203,10 @@ def find_candidates(
     """Return what a failure may be classified under; its message is not looked at."""
     if facts.unsent:
         # Before all others: the exception is that of an earlier failure, which was not repeated.
-        return Candidates(rules=(), otherwise=reasons.TRANSPORT_UNAVAILABLE)
+        away = not facts.unsendable
+        return Candidates(
+            rules=(), otherwise=reasons.TRANSPORT_UNAVAILABLE if away else reasons.INVALID_MESSAGE
+        )
     if facts.known is not None:
         # Its trace and its headers are not at hand: derived anew the reason would be another one.
         return Candidates(rules=(), otherwise=facts.known)

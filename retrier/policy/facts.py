@@ -185,8 +185,9 @@ class Facts:
 
     `failure_reason` is the headers' own word. `crashes` is how often a worker crashed over the
     message (`x-caf-worker-retry`); `rejected` is what it said when it gave up
-    (`x-caf-worker-rejected`). `inner` is the type inside an exception that says nothing. `unsent` means that a retry could not be sent: the broker returned or
-    refused it. `known` is the reason that the failure has already, where it has not happened anew.
+    (`x-caf-worker-rejected`). `inner` is the type inside an exception that says nothing. `unsent` means that
+    a retry could not be sent: the broker returned or refused it; `unsendable`, that it does so each
+    time, for what the message is. `known` is the reason that the failure has already, where it has not happened anew.
     """
 
     queue: str
@@ -199,6 +200,7 @@ class Facts:
     rejected: str | None = None
     inner: str | None = None
     unsent: bool = False
+    unsendable: bool = False
     known: str | None = None
 
 

@@ -210,7 +210,7 @@ class PolicySet:
         reason, rule = self.find(facts)
         if rule is None:
             return self._judge_unmatched(reason)
-        why = _why_give_up(rule, reason, failures, unsent=facts.unsent)
+        why = _why_give_up(rule, reason, failures, facts)
         if why is not None:
             return Judgement(reason=reason, decision=self._give_up(rule, why), stream=rule.stream)
         delays, words, policy = self._plan_retry(rule, failures)
@@ -316,18 +316,21 @@ _named = attrgetter(
     "rejected",
     "inner",
     "unsent",
+    "unsendable",
     "known",
 )
 
 
-def _why_give_up(rule: Rule, reason: str, failures: int, *, unsent: bool) -> str | None:
+def _why_give_up(rule: Rule, reason: str, failures: int, facts: Facts) -> str | None:
     """Return why a rule retries no more; None if it does.
 
     What could not be sent has not failed: `only` lists failures of the consumer.
     """
+    if facts.unsendable:
+        return f"rule {rule.name} gives up what can never be sent"
     if rule.never and patterns.matches(rule.never, reason):
         return f"failed with {reason}, which rule {rule.name} never retries"
-    if rule.only and not unsent and not patterns.matches(rule.only, reason):
+    if rule.only and not facts.unsent and not patterns.matches(rule.only, reason):
         return f"failed with {reason}, and rule {rule.name} retries only {', '.join(rule.only)}"
     if failures >= rule.attempts:
         most = "the first" if rule.attempts <= 1 else f"{rule.attempts} failures"

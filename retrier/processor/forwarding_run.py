@@ -126,11 +126,12 @@ def settle(window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]) -> WindowS
 def _judge(outcome: Outcome, breaks: int) -> Outcome:
     match outcome:
         case ChannelClosed(reason):
-            return Refused(reason)
+            return Refused(reason, unsendable=outcome.unsendable)
         case Returned(reason):
             return Returned(f"{reason}; {_EARLIER_TRY}", may_have_arrived=True)
         case Refused(reason):
-            return Refused(f"{reason}; {_EARLIER_TRY}", may_have_arrived=True)
+            told = f"{reason}; {_EARLIER_TRY}"
+            return replace(outcome, reason=told, may_have_arrived=True)
         case Unknown(reason) if breaks >= _MOST_BREAKS:
             return Refused(
                 f"the connection broke {breaks} times in a row while nothing else was "
@@ -151,6 +152,7 @@ def _revert(retry: ReadyRetry, outcome: Returned | Refused) -> Ejected:
         cause=RevertCause.RETURNED if is_returned else RevertCause.REFUSED,
         destination=target,
         may_have_arrived=outcome.may_have_arrived,
+        unsendable=isinstance(outcome, Refused) and outcome.unsendable,
     )
 
 
@@ -158,6 +160,8 @@ def _explain(target: str, outcome: Returned | Refused) -> str:
     match outcome:
         case Returned(reason):
             return f"queue {target} does not exist ({reason})"
+        case Refused(reason, unsendable=True):
+            return f"no retry of it can be sent to {target}: {reason}"
         case Refused(reason):
             return f"the broker would not take the retry to {target}: {reason}"
         case _ as never:

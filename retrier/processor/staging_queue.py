@@ -132,7 +132,8 @@ def make_copy(
         unknown = not message.destination
         return replace(_eject(message, reason), hopeless=not unknown, unknown=unknown)
     raw = make_staged(context.broker.transport.codec, message, _stamps(context, staging_id))
-    return Outgoing(queue=context.retries.staging_queue, raw=raw, body=b"")
+    # A second copy of one number is acknowledged unsent.
+    return Outgoing(queue=context.retries.staging_queue, raw=raw, body=b"", repeatable=True)
 
 
 def make_marker(context: StageContext, staging_id: str) -> tuple[str, Outgoing]:
@@ -140,7 +141,8 @@ def make_marker(context: StageContext, staging_id: str) -> tuple[str, Outgoing]:
     nonce = str(uuid4())
     codec = context.broker.transport.codec
     raw = make_end_marker(codec, _stamps(context, staging_id), nonce)
-    return nonce, Outgoing(queue=context.retries.staging_queue, raw=raw, body=b"")
+    marker = Outgoing(queue=context.retries.staging_queue, raw=raw, body=b"", repeatable=True)
+    return nonce, marker
 
 
 def make_retry(

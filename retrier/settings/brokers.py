@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import unquote, urlsplit
 
@@ -50,6 +51,7 @@ _OF_SQS = (VISIBILITY, WAIT, "endpoint_url", "profile_name", "role_arn")
 _LONGEST_VISIBILITY, _LONGEST_WAIT = 12 * 3600, 20
 """Seconds: SQS allows no more."""
 _USUAL_LEASE = "15s"
+_LEAST_DRAIN = timedelta(seconds=2)
 _LONGEST_KEPT = 366 * 86_400
 _LONGEST_ANSWER = 86_400
 _LEAST_CONNECTIONS = 3
@@ -338,6 +340,26 @@ def _find_sqs_clashes(
             yield ("broker", "transport_options", name), why_not
     if str(options.get(VISIBILITY)).isdecimal():
         yield from _find_short_visibility(tree, options[VISIBILITY])
+    yield from _find_short_drain(tree)
+
+
+def _find_short_drain(tree: Mapping[str, object]) -> Iterator[Clash]:
+    """Find a time in which the first copies of a batch may not have come: none of it is ever sent."""
+    match tree:
+        case {"retries": {"drain_timeout": drain}}:
+            pass
+        case _:
+            return
+    try:
+        given = parse_duration(drain)
+    except ValueError:
+        return  # reported as no duration
+    if given < _LEAST_DRAIN:
+        why_not = (
+            f"must be at least {_LEAST_DRAIN.total_seconds():g}s with SQS: in less time the first copies of "
+            "a batch may not have come, and they would be staged again and again"
+        )
+        yield ("retries", "drain_timeout"), why_not
 
 
 def _find_redis_clashes(

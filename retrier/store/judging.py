@@ -143,7 +143,12 @@ def judge_reverts(
         item = reverted[row.number]
         failures = row.failure_count + 1 if by_policy else 1
         known = {name: getattr(row, name) for name in _FACTS}
-        facts = Facts(**known, unsent=item.cause in _UNSENT, known=row.reason)
+        facts = Facts(
+            **known,
+            unsent=item.cause in _UNSENT,
+            unsendable=item.unsendable,
+            known=row.reason,
+        )
         judgement = policies.judge(facts, failures=failures, now=tx.now, dice=dice)
         judgement = unless_copy(judgement, row.maybe_copy_of)
         judged.append(

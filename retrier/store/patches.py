@@ -76,8 +76,8 @@ def preview_patch(
     refused: Counter[str] = Counter()
     samples: list[PatchedSample] = []
     changed = 0
-    for each, original in _load(tx, looked_at):
-        made = _make(codec, original, patch)
+    for each, original in load_whole(tx, looked_at):
+        made = make_patched(codec, original, patch)
         if isinstance(made, PatchRefused):
             refused[made.reason] += 1
             continue
@@ -103,9 +103,10 @@ def _within_bounds(found: Sequence[StoredRow]) -> Sequence[StoredRow]:
     return found[:MOST_LOOKED_AT]
 
 
-def _load(
+def load_whole(
     tx: Transaction, found: Sequence[StoredRow]
 ) -> Iterator[tuple[StoredRow, StoredOriginal | None]]:
+    """Yield rows with their messages, None if deleted; a row has an `attempt_id` and a `size`."""
     for chunk in _chunks(found):
         originals = find_originals(tx, [each.attempt_id for each in chunk])
         yield from ((each, originals.get(each.attempt_id)) for each in chunk)
@@ -124,7 +125,7 @@ def _chunks(found: Sequence[StoredRow]) -> Iterator[Sequence[StoredRow]]:
         yield chunk
 
 
-def _make(
+def make_patched(
     codec: PropertyCodec, original: StoredOriginal | None, patch: Patch
 ) -> tuple[StoredOriginal, StoredOriginal] | PatchRefused:
     """Return what is sent without the patch and with it, as Forwarding makes it; or why not."""

@@ -5,11 +5,11 @@ rows.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import groupby, pairwise
+from itertools import accumulate, groupby, pairwise, takewhile
 from operator import attrgetter
 from typing import Any
 
@@ -34,8 +34,10 @@ from sqlalchemy import (
 
 from retrier.domain.access import NOT_YOURS, QueuePatterns
 from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.copies import SendingTerms, why_unsendable, without_envelope
 from retrier.domain.dialects.dialect import LOST_NEXT, NOT_KNOWN
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.patches import PatchRefused, read_patch
 from retrier.domain.retry_operation import (
     MOST_NUMBERS,
     Plan,
@@ -44,14 +46,14 @@ from retrier.domain.retry_operation import (
     hold_numbers,
 )
 from retrier.domain.selection import Selection
-from retrier.domain.wire import PropertyCodec
+from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.store.cuts import CLAIMED, ISSUED
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import by_code_point
 from retrier.store.engine.transaction import Transaction
 from retrier.store.marking import judge_named, look_up_named
 from retrier.store.message_lists import ListedMessage, load
-from retrier.store.patches import PatchPreview, preview_patch
+from retrier.store.patches import PatchPreview, load_whole, make_patched, preview_patch
 from retrier.store.redirects import REDIRECTED_FROM
 from retrier.store.schema import (
     cause_groups,
@@ -230,6 +232,31 @@ DEAD = "it is dead, and dead messages were not asked for"
 SAMPLES = 5
 """Messages that are shown, at most."""
 
+MOST_FITTED = 1000
+MOST_FITTED_BYTES = 8 * 1024 * 1024
+"""Messages, and their bytes, of which a preview makes retries to see whether the broker takes them."""
+
+TermsOf = Callable[[str], SendingTerms]
+"""Returns how messages that were found on an error queue are sent back."""
+
+
+def usual_terms(error_queue: str) -> SendingTerms:
+    """Return how they are sent back if the settings say nothing about it."""
+    return SendingTerms(acknowledgement_queue=error_queue, own_user=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsendable:
+    """Which of the first messages the broker would never take as they are.
+
+    `example` is why it takes the first of them not. With `is_all` there are no others than `looked_at`.
+    """
+
+    count: int
+    looked_at: int
+    is_all: bool
+    example: str
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
@@ -242,6 +269,7 @@ class Preview:
     The rest is for a plan. What failed up to `counted_to` was seen, at the time `at`. `cut_off` is
     the failure number of the last message that is counted, where a limit leaves out later ones.
     `passed_over` has those below that another retry had claimed; None if there are too many.
+    `unsendable` tells of those that the broker would never take; None if none was found.
     """
 
     counted_to: int
@@ -254,6 +282,7 @@ class Preview:
     samples: Sequence[ListedMessage]
     reasons: Mapping[str, str] = field(default_factory=dict)
     patched: PatchPreview | None = None
+    unsendable: Unsendable | None = None
 
     @property
     def left(self) -> int:
@@ -293,10 +322,16 @@ def plan_of(request: RetryRequest, found: Preview) -> Plan:
 
 
 @reading
-def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: PropertyCodec) -> Preview:
+def preview(
+    tx: Transaction,
+    request: RetryRequest,
+    cut_off: int,
+    codec: PropertyCodec,
+    terms_of: TermsOf = usual_terms,
+) -> Preview:
     """Return what an operation would do with this cut-off. Raises DatabaseUnavailable, TooManyFound."""
     if request.selection.ids is not None:
-        return _preview_named(tx, request, cut_off, codec)
+        return _preview_named(tx, request, cut_off, codec, terms_of)
     selection, limit = request.selection, request.terms.limit
     matching = conditions_looked_up(tx, selection)
     up_to = [messages.failure_seq <= cut_off, *matching]
@@ -325,11 +360,12 @@ def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: Propert
         counts=counts,
         samples=_samples(tx, chosen, codec),
         patched=_patched(tx, request, chosen, codec),
+        unsendable=_find_unsendable(tx, request, chosen, codec, terms_of),
     )
 
 
 def _preview_named(
-    tx: Transaction, request: RetryRequest, cut_off: int, codec: PropertyCodec
+    tx: Transaction, request: RetryRequest, cut_off: int, codec: PropertyCodec, terms_of: TermsOf
 ) -> Preview:
     limit = request.terms.limit
     ids = tuple(dict.fromkeys(request.selection.ids or ()))
@@ -349,7 +385,56 @@ def _preview_named(
         samples=load(tx, numbers[:limit][:SAMPLES], codec),
         reasons=reasons,
         patched=_patched(tx, request, chosen, codec),
+        unsendable=_find_unsendable(tx, request, chosen, codec, terms_of),
     )
+
+
+def _find_unsendable(
+    tx: Transaction,
+    request: RetryRequest,
+    chosen: Select[Any],
+    codec: PropertyCodec,
+    terms_of: TermsOf,
+) -> Unsendable | None:
+    """Make retries of the first messages, and ask whether the broker would take them.
+
+    What cannot be read, deleted or not patched is told elsewhere.
+    """
+    if codec.surely_fits is None:
+        return None
+    row = chosen.subquery().c
+    size = (messages.properties_size + messages.body_size).label("size")
+    query = (
+        select(messages.attempt_id, messages.properties_size, size)
+        .join_from(row.number.table, failed_messages, messages.number == row.number)
+        .order_by(row.failure_seq)
+        .limit(MOST_FITTED + 1)
+    )
+    found = tx.execute(query).all()
+    first = found[:MOST_FITTED]
+    totals = accumulate(each.size for each in first)
+    first = first[: max(1, sum(1 for _ in takewhile(lambda n: n <= MOST_FITTED_BYTES, totals)))]
+    terms = request.terms
+    patch = None if terms.patch is None else read_patch(terms.patch)
+    doubtful = [each for each in first if patch or each.properties_size > codec.surely_fits]
+    reasons = []
+    for _, original in load_whole(tx, doubtful):
+        if original is None:
+            continue
+        sent = replace(original, drop_headers=tuple(terms.drop_headers))
+        try:
+            sent = without_envelope(codec, sent)
+            made = None if patch is None else make_patched(codec, sent, patch)
+            if not isinstance(made, PatchRefused):
+                whole = sent if made is None else made[1]
+                reasons.append(why_unsendable(codec, whole, terms_of(sent.error_queue)))
+        except UnreadableProperties:
+            continue
+    whys = [each for each in reasons if each is not None]
+    if not whys:
+        return None
+    is_all = len(first) == len(found)
+    return Unsendable(count=len(whys), looked_at=len(first), is_all=is_all, example=whys[0])
 
 
 def _patched(

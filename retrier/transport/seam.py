@@ -292,6 +292,19 @@ class KnowsKeys(Protocol):
 
 
 @runtime_checkable
+class CountsReceives(Protocol):
+    """Queues of a broker that dead-letters what was received too often, and forgets what is old."""
+
+    def describe_redrive(self, queue: str) -> str | None:
+        """Say when messages are moved away from a queue, and where to; None if they are not."""
+        ...
+
+    def describe_retention(self, queue: str) -> str | None:
+        """Say what may be gone from a queue before it is taken; None where nothing better can be set."""
+        ...
+
+
+@runtime_checkable
 class KnowsNames(Protocol):
     """Queues of a broker where some names are none of any queue, or of a queue elsewhere."""
 

@@ -68,7 +68,8 @@ class TestRefusing(FaultFixtures):
 
         outcomes = publisher.publish([good, bad, good], nothing)
 
-        assert outcomes == (Confirmed(), Refused("the envelope is not a JSON object"), Confirmed())
+        never = Refused("the envelope is not a JSON object", unsendable=True)
+        assert outcomes == (Confirmed(), never, Confirmed())
 
     def test_refuses_what_is_too_large(
         self, publisher: Publisher, queues: Queues, queue: str
@@ -77,6 +78,7 @@ class TestRefusing(FaultFixtures):
 
         assert isinstance(outcome, Refused)
         assert str(LARGEST_MESSAGE) in outcome.reason
+        assert outcome.unsendable
         assert queues.depth(queue) == 0
 
     def test_refuses_a_queue_whose_name_is_no_text(self, publisher: Publisher) -> None:

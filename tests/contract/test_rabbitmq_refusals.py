@@ -45,6 +45,7 @@ def test_a_full_queue_refuses_and_the_rest_of_the_window_goes_on(
     outcomes = publisher.publish(window, nothing)
 
     assert Counter(map(type, outcomes[:7])) == {Confirmed: 5, Refused: 2}
+    assert not any(each.unsendable for each in outcomes[:7] if isinstance(each, Refused))
     assert outcomes[7] == Confirmed()
 
 
@@ -60,6 +61,7 @@ def test_a_body_above_the_size_that_the_broker_takes_is_refused_with_the_reason_
     else:
         assert isinstance(outcome, ChannelClosed)
         assert "larger than configured max size" in outcome.reason
+        assert outcome.unsendable
     assert publisher.publish([message(classic_queue)], nothing) == (Confirmed(),)
 
 
@@ -154,6 +156,7 @@ def test_what_no_frame_can_hold_is_refused_before_it_is_sent(
     assert (outcomes[0], outcomes[2]) == (Confirmed(), Confirmed())
     assert isinstance(outcomes[1], Refused)
     assert reason in outcomes[1].reason
+    assert outcomes[1].unsendable
 
 
 def test_properties_that_just_fit_a_frame_are_sent(

@@ -166,7 +166,17 @@ class TestWhatOthersLeave(RedisFixtures):
             outcomes = publisher.publish([self.message(queue), self.message(other)], nothing)
 
         assert isinstance(outcomes[0], Refused)
+        assert not outcomes[0].unsendable
         assert outcomes[1] == Confirmed()
+
+    def test_a_message_of_which_no_payload_can_be_made_can_never_be_sent(
+        self, transport: RedisTransport, queue: str
+    ) -> None:
+        with closing(transport.publisher()) as publisher:
+            (outcome,) = publisher.publish([Outgoing(queue=queue, raw=b"[]", body=b"")], nothing)
+
+        assert isinstance(outcome, Refused)
+        assert outcome.unsendable
 
 
 class TestWhatQueuesThereAre(RedisFixtures):

@@ -1,5 +1,6 @@
 """What `retrier check` says of SQS."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -13,7 +14,7 @@ from retrier.settings import load_settings
 from retrier.transport.sqs.address import parse_address
 from retrier.transport.sqs.line import Line, Requests, Throttled
 from tests.support.sqs_front import Fault, Front, opened_front
-from tests.support.sqs_server import URL, SqsServer
+from tests.support.sqs_server import URL, SqsServer, arn
 from tests.support.sqs_shop import SqsShop, make_order, opened_sqs_shop
 
 Check = Callable[..., list[CheckResult]]
@@ -37,6 +38,7 @@ def check(front: Front, shop: SqsShop, tmp_path: Path) -> Check:
         queue: str = shop.error,
         endpoint: str = front.server.endpoint,
         destination: str = shop.orders,
+        log_queue: str | None = None,
     ) -> list[CheckResult]:
         settings = {
             "instance": shop.name,
@@ -44,7 +46,10 @@ def check(front: Front, shop: SqsShop, tmp_path: Path) -> Check:
                 "url": URL,
                 "transport_options": {**front.server.options(wait=20), "endpoint_url": endpoint},
             },
-            "ingestion": {"error_queues": [{"queue": queue, "destination": destination}]},
+            "ingestion": {
+                "error_queues": [{"queue": queue, "destination": destination}],
+                **({} if log_queue is None else {"forward_to": log_queue}),
+            },
         }
         file = tmp_path / "retrier.yaml"
         file.write_text(yaml.safe_dump(settings))
@@ -84,6 +89,30 @@ def test_what_is_wrong_with_a_name_is_said(check: Check, queue: str, why: str) -
     assert "declare_missing" not in wrong.text
 
 
+@pytest.mark.parametrize(
+    ("queue", "why"),
+    [
+        ("arn:aws:sqs:us-east-1:123456789012:orders", "is in the region us-east-1"),
+        ("orders.dead", "SQS takes no queue that is called 'orders.dead'"),
+        ("orders-of-nobody", "it does not exist, and retries to it fail"),
+    ],
+)
+def test_a_destination_that_is_missing_is_named_with_what_is_wrong(
+    check: Check, queue: str, why: str
+) -> None:
+    (told,) = [each for each in check(destination=queue) if queue in each.name]
+
+    assert told.text.startswith("warning")
+    assert why in told.text
+
+
+def test_a_log_queue_that_is_misnamed_is_named_with_what_is_wrong(check: Check) -> None:
+    (wrong,) = [each for each in check(log_queue="orders.log") if not each.ok]
+
+    assert wrong.name == "log queue orders.log"
+    assert "does not exist: SQS takes no queue that is called 'orders.log'" in wrong.text
+
+
 def test_a_right_that_is_missing_is_named_with_its_queue(
     check: Check, front: Front, shop: SqsShop
 ) -> None:
@@ -93,6 +122,55 @@ def test_a_right_that_is_missing_is_named_with_its_queue(
 
     assert "the right sqs:DeleteMessage is missing" in wrong.text
     assert f":{shop.error}" in wrong.text
+
+
+class TestAnErrorQueue:
+    """What SQS does to the messages of an error queue by itself."""
+
+    @pytest.fixture
+    def make(self, shop: SqsShop) -> Callable[..., str]:
+        def make_one(name: str = "dead", **attributes: str) -> str:
+            shop.client.create_queue(QueueName=f"{shop.name}-{name}", Attributes=attributes)
+            return f"{shop.name}-{name}"
+
+        return make_one
+
+    def test_that_forgets_early_says_after_how_long(
+        self, check: Check, make: Callable[..., str]
+    ) -> None:
+        found = check(make(MessageRetentionPeriod="345600"))
+
+        (told,) = [each for each in found if "warning" in each.text and "error" in each.name]
+        assert told.ok
+        assert "it keeps messages for 4 days from when they were first sent" in told.text
+        assert "Set its MessageRetentionPeriod to 14 days" in told.text
+
+    def test_of_first_in_first_out_counts_from_when_a_message_was_moved(
+        self, check: Check, make: Callable[..., str]
+    ) -> None:
+        queue = make("dead.fifo", FifoQueue="true", MessageRetentionPeriod="3600")
+
+        assert any("for 1 h from when they were moved" in each.text for each in check(queue))
+
+    def test_that_keeps_what_it_can_is_not_warned_of(
+        self, check: Check, make: Callable[..., str]
+    ) -> None:
+        found = check(make(MessageRetentionPeriod="1209600"))
+
+        assert not any("MessageRetentionPeriod" in each.text for each in found)
+
+    def test_with_a_redrive_policy_is_explained_in_the_words_of_sqs(
+        self, check: Check, make: Callable[..., str], shop: SqsShop
+    ) -> None:
+        policy = {"deadLetterTargetArn": arn(shop.error), "maxReceiveCount": "3"}
+        queue = make(RedrivePolicy=json.dumps(policy))
+
+        (told,) = [each.text for each in check(queue) if each.name == f"error queue {queue}"]
+
+        assert f"moves what was received more than 3 times to {arn(shop.error)}" in told
+        assert "has a redrive policy of its own, as work queues have" in told
+        assert "exchange" not in told
+        assert "delivery limit" not in told
 
 
 class TestAQueueWithAKeyOfItsOwn:

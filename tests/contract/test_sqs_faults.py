@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from subprocess import PIPE, Popen
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from retrier.domain.wire import Confirmed, Edit, Outcome, Outgoing, Refused, Returned, Unknown
 from retrier.errors import AccessRefused, BrokerUnavailable
+from retrier.transport.seam import Unsettled
 from retrier.transport.sqs import SqsTransport
 from tests.contract.sqs_fixtures import SqsFixtures, raw
 from tests.contract.transport_fixtures import nothing
@@ -141,19 +143,28 @@ class TestHolding(TestSqs):
 
 
 class TestSending(TestSqs):
-    def test_what_is_throttled_is_sent_again_and_that_is_told(
-        self, front: Front, behind: SqsTransport, queue: str
+    @pytest.mark.parametrize(
+        ("code", "words"),
+        [
+            ("ThrottlingException", "SQS takes fewer messages than it is sent (throttled)"),
+            ("OverLimit", "SQS has too much in hand (OverLimit)"),
+            ("ServiceUnavailable", "SQS is not available (ServiceUnavailable)"),
+            ("KmsThrottled", "KMS takes fewer requests than it is sent (KmsThrottled)"),
+        ],
+    )
+    def test_what_is_not_taken_for_now_is_sent_again_and_why_is_told(
+        self, front: Front, behind: SqsTransport, queue: str, code: str, words: str
     ) -> None:
-        front.fail(BATCH, Fault(code="ThrottlingException"), times=3)
-        told: list[bool] = []
+        front.fail(BATCH, Fault(code=code), times=3)
+        told: list[Unsettled] = []
         publisher = behind.publisher()
 
         outcomes = publisher.publish(
-            self.numbered(queue, 3), lambda: told.append(publisher.awaited.blocked)
+            self.numbered(queue, 3), lambda: told.append(publisher.awaited)
         )
 
         assert outcomes == (Confirmed(),) * 3
-        assert any(told)
+        assert {each.why for each in told if each.blocked} == {words}
         assert not publisher.awaited.blocked
 
     def test_of_a_request_only_what_was_throttled_is_sent_again(
@@ -215,6 +226,55 @@ class TestSending(TestSqs):
         assert (first, type(last)) == (Confirmed(), Unknown)
         assert front.count(BATCH) == 1
 
+    def test_of_what_does_no_harm_twice_what_fails_inside_of_sqs_is_sent_again_alone(
+        self, front: Front, behind: SqsTransport, queue: str
+    ) -> None:
+        def with_a_failure(told: Any) -> Any:
+            front.changes.clear()
+            last = told["Successful"].pop()
+            return {
+                **told,
+                "Failed": [{"Id": last["Id"], "Code": "InternalError", "SenderFault": False}],
+            }
+
+        front.changes[BATCH] = with_a_failure
+        copies = [replace(each, repeatable=True) for each in self.numbered(queue, 3)]
+        publisher = behind.publisher()
+
+        outcomes = publisher.publish(copies, nothing)
+
+        assert outcomes == (Confirmed(),) * 3
+        sizes = [len(told["Entries"]) for action, told in front.asked if action == BATCH]
+        assert sizes == [3, 1]
+
+    @pytest.mark.parametrize(
+        "fault", [Fault(), Fault(code="InternalError", status=500)], ids=["no answer", "an error"]
+    )
+    def test_of_what_does_no_harm_twice_what_has_no_answer_is_sent_again_and_that_is_no_blockade(
+        self, front: Front, behind: SqsTransport, queue: str, fault: Fault
+    ) -> None:
+        front.fail(BATCH, fault, times=1)
+        told: list[bool] = []
+        publisher = behind.publisher()
+
+        outcomes = publisher.publish(
+            [replace(self.message(queue), repeatable=True)],
+            lambda: told.append(publisher.awaited.blocked),
+        )
+
+        assert outcomes == (Confirmed(),)
+        assert not any(told)
+
+    def test_what_does_no_harm_twice_is_in_doubt_after_a_few_tries(
+        self, front: Front, behind: SqsTransport, queue: str
+    ) -> None:
+        front.fail(BATCH, Fault(code="InternalError", status=500))
+
+        (outcome,) = self.send(behind, replace(self.message(queue), repeatable=True))
+
+        assert isinstance(outcome, Unknown)
+        assert front.count(BATCH) == 4
+
     def test_where_no_connection_can_be_made_nothing_was_sent(self) -> None:
         transport = SqsServer("http://127.0.0.1:1").transport()
 
@@ -247,7 +307,28 @@ class TestSending(TestSqs):
 
         assert isinstance(outcome, Refused)
         assert reason in outcome.reason
+        assert outcome.unsendable
         assert front.asked == []
+
+    @pytest.mark.parametrize(
+        ("code", "unsendable"),
+        [("InvalidParameterValue", True), ("InvalidMessageContents", True), ("Other", False)],
+    )
+    def test_what_sqs_refuses_for_what_it_is_can_never_be_sent(
+        self, front: Front, behind: SqsTransport, queue: str, code: str, *, unsendable: bool
+    ) -> None:
+        def with_a_refusal(told: Any) -> Any:
+            entry = {"Id": "1", "Code": code, "SenderFault": True, "Message": "a group id"}
+            return {"Successful": told["Successful"][:1], "Failed": [entry]}
+
+        front.changes[BATCH] = with_a_refusal
+        front.fail(BATCH, Fault(code=code), times=1)
+        told = self.send(behind, self.message(queue, b"0"))
+
+        front.faults.clear()
+        told += self.send(behind, *self.numbered(queue, 2))[1:]
+
+        assert [each.unsendable for each in told if isinstance(each, Refused)] == [unsendable] * 2
 
     @pytest.mark.parametrize(
         ("own", "names"), [(1, ["Retrier.RetryId", "a0"]), (2, ["Retrier.Headers", "a0", "a1"])]
@@ -352,7 +433,8 @@ class TestRefusals(TestSqs):
 
         told = str(refused.value)
         assert words in told
-        assert f"GetQueueAttributes on arn:aws:sqs:eu-west-1:123456789012:{queue}" in told
+        arn = f"arn:aws:sqs:eu-west-1:123456789012:{queue}"
+        assert f"GetQueueAttributes on {queue} ({arn})" in told
 
     def test_a_missing_right_to_send_reverts_and_names_the_right(
         self, front: Front, behind: SqsTransport, queue: str
@@ -386,6 +468,7 @@ class TestRefusals(TestSqs):
         (outcome,) = self.send(behind, self.message(elsewhere))
 
         assert isinstance(outcome, Returned)
+        assert "is in the region us-east-1, and broker.url says eu-west-1" in outcome.reason
 
     def test_trying_it_out_leaves_nothing(
         self, transport: SqsTransport, client: Any, queue_name: Callable[..., str]

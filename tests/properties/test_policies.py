@@ -63,6 +63,7 @@ facts = st.builds(
     crashes=st.integers(0, 20),
     rejected=texts,
     unsent=st.booleans(),
+    unsendable=st.booleans(),
 )
 
 

@@ -149,6 +149,49 @@ class TestARetryThatIsRefused:
         assert "queue is full" in row["disposition_reason"]
 
 
+class TestARetryThatCanNeverBeSent:
+    @pytest.fixture
+    def policies(self) -> SomePolicies:
+        return SomePolicies(attempts=1000, delay=MINUTE)
+
+    @pytest.fixture
+    def row(self, bench: Bench) -> dict[str, Any]:
+        bench.fail()
+        never = Refused("it has 11 attributes", unsendable=True)
+        bench.transport.cue(never, when=to_queue(QUEUE))
+        return try_by_policy(bench)
+
+    def test_is_sent_no_more_by_a_policy(self, bench: Bench, row: dict[str, Any]) -> None:
+        assert (row["disposition"], row["retry_at"]) == ("dead", None)
+        assert row["reason"] == "invalid_message"
+        assert broken(bench) == []
+
+    def test_says_what_is_wrong_with_it(self, row: dict[str, Any]) -> None:
+        assert row["disposition_reason"].startswith(
+            f"no retry of it can be sent to {QUEUE}: it has 11 attributes; "
+        )
+
+    def test_waits_for_a_person_without_policies(self, database: Database) -> None:
+        bench = Bench(database)
+        (key,) = bench.fail()
+        bench.transport.cue(Refused("too large", unsendable=True), when=to_queue(QUEUE))
+        bench.ask_all()
+
+        bench.work()
+
+        row = bench.message(key)
+        assert (row["disposition"], row["reason"]) == ("manual", "invalid_message")
+
+    def test_waits_for_a_person_if_an_earlier_try_was_left_in_doubt(self, bench: Bench) -> None:
+        bench.fail()
+        bench.transport.cue(Unknown("reset"), when=to_queue(QUEUE), stored=True)
+        bench.transport.cue(Refused("too large", unsendable=True), when=to_queue(QUEUE))
+
+        row = try_by_policy(bench)
+
+        assert (row["disposition"], row["reason"]) == ("manual", "invalid_message")
+
+
 class TestARetryThatMayHaveArrived:
     @pytest.mark.parametrize("refusal", [Returned("NO_ROUTE"), Refused("full")])
     def test_waits_for_a_person_if_an_earlier_try_was_left_in_doubt(

@@ -51,6 +51,15 @@ def test_each_attempt_has_a_staging_id_of_its_own(bench: Bench) -> None:
     assert first.text(headers.STAGING_ID) != second.text(headers.STAGING_ID)
 
 
+def test_a_copy_does_no_harm_twice_and_a_retry_may(bench: Bench) -> None:
+    bench.ask(bench.fail(1))
+    bench.work()
+
+    told = {is_copy(each): each.repeatable for each in bench.transport.published}
+
+    assert told == {True: True, False: False}
+
+
 def test_what_earlier_attempts_left_is_purged(bench: Bench) -> None:
     bench.ask(bench.fail(1))
     bench.work()

@@ -40,6 +40,8 @@ class SomePolicies:
         self.asked.append((facts, failures))
         reason = self._classify(facts)
         decision = self._decide(reason, failures, now, dice)
+        if facts.unsendable:
+            decision = Dead(why="it can never be sent", policy=NAME)
         stream = self.streams.get(facts.exception_type or "")
         return Judgement(reason=reason, decision=decision, stream=stream)
 
@@ -48,6 +50,8 @@ class SomePolicies:
         return Judge(in_force=lambda: self, dice=lambda: 0.0)
 
     def _classify(self, facts: Facts) -> str:
+        if facts.unsendable:
+            return "invalid_message"
         if facts.unsent:
             return "transport_unavailable"
         if facts.known is not None:

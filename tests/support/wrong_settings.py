@@ -48,6 +48,10 @@ WRONG_FILES = {
     "broker: {url: 'sqs://127.0.0.1'}": (
         "broker.url: must be sqs:// and a region, such as sqs://eu-west-1"
     ),
+    "broker: {url: 'sqs://eu-west-1'}\nretries: {drain_timeout: 500ms}": (
+        "retries.drain_timeout: must be at least 2s with SQS: in less time the first copies of a batch may "
+        "not have come, and they would be staged again and again"
+    ),
     "broker: {url: 'sqs://eu-west-1', staging_queue_type: classic}": (
         "broker.staging_queue_type: has no meaning with SQS: its queues have no types"
     ),

@@ -1,9 +1,19 @@
 """What a copy in the staging queue says, and what is sent back for it."""
 
+import json
+
 import pytest
 
 from retrier.domain import headers
-from retrier.domain.copies import StagedCopy, as_it_came, make_end_marker, read_staged
+from retrier.domain.copies import (
+    SendingTerms,
+    StagedCopy,
+    as_it_came,
+    make_end_marker,
+    read_staged,
+    why_unsendable,
+)
+from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.wire import Edit, PropertyCodec
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
@@ -99,7 +109,9 @@ def test_a_retry_has_no_header_that_means_something_to_the_broker_or_to_staging(
     assert "theirs" not in AMQP.read(retry_of(AMQP, raw)).headers.values()
 
 
-OF_SENDERS = ["CC", "BCC", "x-delivery-count", "x-acquired-count", "x-first-death-queue"]
+OF_SENDERS = [
+    *("CC", "BCC", "x-death", "x-delivery-count", "x-acquired-count", "x-first-death-queue"),
+]
 
 
 @pytest.mark.parametrize("name", OF_SENDERS)
@@ -200,3 +212,17 @@ def test_what_one_queue_drops_another_keeps(codec: PropertyCodec) -> None:
     retry_of(codec, raw, leave_out=("x-retry-count",))
 
     assert codec.read(retry_of(codec, raw)).headers["x-retry-count"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("own", "body", "why"),
+    [(9, b"{}", ""), (10, b"{}", "11 attributes"), (1, b"x" * (1 << 20), "SQS takes 1,048,576")],
+)
+def test_a_retry_that_sqs_would_never_take_is_known_before(own: int, body: bytes, why: str) -> None:
+    attributes = {f"a{n}": {"DataType": "String", "StringValue": "x"} for n in range(own)}
+    raw = json.dumps({"attributes": attributes}).encode()
+    original = StoredOriginal(raw, body, "sqs", "dead", completed_steps=None)
+    terms = SendingTerms(acknowledgement_queue="dead", own_user=None)
+
+    assert why in (why_unsendable(SQS, original, terms) or "")
+    assert (why_unsendable(SQS, original, terms) is None) == (why == "")

@@ -25,6 +25,13 @@ def test_the_first_dialect_that_knows_the_headers_reads_them(headers, name):
     assert dialect.name == name
 
 
+@pytest.mark.parametrize("more", [{}, {"task": "t", "id": "1"}, {"laravel": "1"}], ids=str)
+def test_an_attribute_of_a_sender_on_sqs_is_no_death_of_rabbitmq(more):
+    headers = {"SQS.ApproximateReceiveCount": "4", "x-death": "once", **more}
+
+    assert recognise(properties(headers), queue="orders-dead") is by_name("sqs")
+
+
 def test_a_message_without_failure_headers_is_in_no_dialect():
     assert recognise(properties({"Shop.Tenant": "north"})) is None
 

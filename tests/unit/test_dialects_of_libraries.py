@@ -279,6 +279,29 @@ class TestEnvelope:
 
         assert inside is None or dict(inside.fields) == {}
 
+    def test_what_no_property_holds_is_the_text_that_stands_there(self) -> None:
+        header = (
+            '{"BasicProperties": {"Headers": {"a": 1.10, "b": [1.0,  2e400], "c": true, "d": "x"}}'
+        )
+        whole = json.loads(easynetq())
+        del whole["BasicProperties"]
+        body = f"{header}, {json.dumps(whole)[1:]}".encode()
+
+        inside = dialects.unwrap("easynetq", properties(), body)
+
+        assert inside is not None
+        assert inside.headers == {"a": "1.10", "b": "[1.0,  2e400]", "c": True, "d": "x"}
+
+    def test_a_body_with_half_of_a_character_is_not_taken_out_as_another_one(self) -> None:
+        held = properties(type="EasyNetQ.SystemMessages.Error, EasyNetQ")
+        body = easynetq(message='{"text":"\ud800"}')
+
+        known = recognise(held, body=body)
+
+        assert known is by_name("easynetq")
+        assert known.unwrap(held, body) is None
+        assert "half of a character" in str(known.read(held, body=body))
+
     def test_halves_of_characters_are_replaced(self) -> None:
         body = json.dumps(
             json.loads(easynetq())

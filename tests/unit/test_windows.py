@@ -360,8 +360,16 @@ class TestAMessageSentAlone:
         [
             (Confirmed(), Confirmed()),
             (ChannelClosed("too large"), Refused("too large")),
+            (
+                ChannelClosed("too large", unsendable=True),
+                Refused("too large", unsendable=True),
+            ),
             (Returned("NO_ROUTE"), Returned(f"NO_ROUTE; {IN_DOUBT}", may_have_arrived=True)),
             (Refused("it is full"), Refused(f"it is full; {IN_DOUBT}", may_have_arrived=True)),
+            (
+                Refused("too large", unsendable=True),
+                Refused(f"too large; {IN_DOUBT}", may_have_arrived=True, unsendable=True),
+            ),
             (Unknown("reset"), Unknown("reset")),
         ],
         ids=repr,

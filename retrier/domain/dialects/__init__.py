@@ -13,7 +13,7 @@ from retrier.domain.dialects.faststream import FastStreamDialect
 from retrier.domain.dialects.laravel import LaravelDialect
 from retrier.domain.dialects.masstransit import MassTransitDialect
 from retrier.domain.dialects.nestjs import NestJsDialect
-from retrier.domain.dialects.rabbitmq import RabbitMqDialect
+from retrier.domain.dialects.rabbitmq import DEATHS, RabbitMqDialect
 from retrier.domain.dialects.rebus import RebusDialect
 from retrier.domain.dialects.spring import SpringDialect
 from retrier.domain.dialects.sqs import SqsDialect
@@ -63,6 +63,8 @@ BUILT_IN: tuple[str, ...] = tuple(each.name for each in DIALECTS)
 """Names of all that need no settings."""
 
 _OF_OTHER_QUEUES = tuple(each for each in DIALECTS if each is not DRAMATIQ)
+_ON_SQS = tuple(each for each in DIALECTS if each.mark != DEATHS)
+"""Without those that read what RabbitMQ writes, a list: on SQS it is an attribute of the sender's."""
 
 
 def by_name(name: str) -> Dialect | None:
@@ -87,7 +89,10 @@ def recognise(
     for each in own:
         if each.recognises(properties, body):
             return each
-    for each in DIALECTS if queue.endswith(SUFFIX) else _OF_OTHER_QUEUES:
+    tried = DIALECTS if queue.endswith(SUFFIX) else _OF_OTHER_QUEUES
+    if SQS.mark in properties.headers and not isinstance(properties.headers.get(DEATHS), list):
+        tried = _ON_SQS
+    for each in tried:
         if each.recognises(properties, body):
             return each
     return None

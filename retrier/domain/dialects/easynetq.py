@@ -1,7 +1,7 @@
 """The dialect of EasyNetQ: its error envelope, in which the original message stands as a text."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from retrier.domain.dialects.dialect import (
     NOT_KNOWN,
@@ -10,12 +10,14 @@ from retrier.domain.dialects.dialect import (
     FoundOn,
     Library,
     Original,
+    Unintelligible,
     amqp_field,
     count,
     is_text,
     table_of,
 )
 from retrier.domain.failed_message import FailureDetails
+from retrier.domain.json_texts import texts_of_members
 from retrier.domain.times import from_epoch, parse_iso_time
 from retrier.domain.wire import Properties
 
@@ -66,7 +68,9 @@ class EasyNetQDialect(Library):
     def recognises(self, properties: Properties, body: bytes = b"") -> bool:
         """Say whether the message is an envelope that can be opened."""
         named = str(properties.fields.get("type") or "")
-        return named.startswith(TYPE) and self.unwrap(properties, body) is not None
+        return (
+            named.startswith(TYPE) and _find_message(table_of(body, LARGEST_ENVELOPE)) is not None
+        )
 
     def read(
         self,
@@ -75,9 +79,14 @@ class EasyNetQDialect(Library):
         otherwise: str | None = None,
         body: bytes = b"",
         found_on: FoundOn = NOWHERE,  # noqa: ARG002 - the envelope says where it failed
-    ) -> FailureDetails:
+    ) -> FailureDetails | Unintelligible:
         """Read the envelope."""
         told = table_of(body, LARGEST_ENVELOPE)
+        if _as_sent(_find_message(told) or "") is None:
+            return Unintelligible(
+                "the Message of its envelope has half of a character, which no text of a sender has: "
+                "nobody knows what was sent"
+            )
         queue = is_text(told.get("Queue")) or otherwise or NOT_KNOWN
         inner = _properties(told.get("BasicProperties"))
         trace = is_text(told.get("Exception"))
@@ -102,13 +111,39 @@ class EasyNetQDialect(Library):
     def unwrap(self, properties: Properties, body: bytes) -> Original | None:  # noqa: ARG002 - the body says it
         """Return the message inside, with its properties."""
         told = table_of(body, LARGEST_ENVELOPE)
-        text, inner = told.get("Message"), told.get("BasicProperties")
-        if not isinstance(text, str) or not isinstance(inner, dict | None):
+        text = _find_message(told)
+        sent = None if text is None else _as_sent(text)
+        if sent is None:
             return None
-        if not {"Exception", "RoutingKey", "Exchange"} <= told.keys():
-            return None
-        found = _properties(inner)
-        return Original(text.encode(errors="replace"), found.headers, found.fields)
+        found = _properties(told.get("BasicProperties"))
+        odd = {
+            name for name, value in found.headers.items() if isinstance(value, float | dict | list)
+        }
+        headers = {**found.headers, **_texts_of(odd, body)} if odd else found.headers
+        return Original(sent, headers, found.fields)
+
+
+def _find_message(told: Mapping[str, object]) -> str | None:
+    """Return the text of the message in an envelope; None if it is none."""
+    text, inner = told.get("Message"), told.get("BasicProperties")
+    if not isinstance(text, str) or not isinstance(inner, dict | None):
+        return None
+    return text if {"Exception", "RoutingKey", "Exchange"} <= told.keys() else None
+
+
+def _as_sent(text: str) -> bytes | None:
+    """Return the bytes of a text; None if it has half of a character: no bytes are known for that."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return None
+
+
+def _texts_of(names: Collection[str], body: bytes) -> Mapping[str, str]:
+    """Return these headers as they stand in the envelope: written anew, 1.10 would be 1.1."""
+    inner = texts_of_members(body.decode(errors="replace")).get("BasicProperties", "")
+    texts = texts_of_members(texts_of_members(inner).get("Headers", ""))
+    return {name: texts[name] for name in names if name in texts}
 
 
 def _properties(inner: object) -> Properties:

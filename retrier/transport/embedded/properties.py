@@ -45,6 +45,7 @@ class EnvelopePropertyCodec:
     empty = b"{}"
     of_rabbitmq = True  # the same programs may use both
     """An envelope without any field."""
+    surely_fits: int | None = None
 
     def why_too_large(self, raw: bytes, body: bytes) -> str | None:  # noqa: ARG002 - as the seam
         """Return None: no edit and no patch makes as much as these brokers take, 128 MiB."""

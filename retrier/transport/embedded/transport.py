@@ -158,7 +158,7 @@ class EmbeddedPublisher:
         settled = iter(self._store(parcels, waiting))
         while while_in_flight():
             pass
-        return tuple(Refused(why) if why else next(settled) for why in problems)
+        return tuple(Refused(why, unsendable=True) if why else next(settled) for why in problems)
 
     def keep_alive(self) -> None:
         """Do nothing: a file needs no heartbeats."""

@@ -43,6 +43,7 @@ from retrier.transport.rabbitmq.library import (
 
 UNREACHABLE = "cannot reach the broker at "
 ACCESS_REFUSED = 403
+PRECONDITION_FAILED = 406
 INTERNAL_ERROR = 541
 STREAM_TYPE = "rabbit_stream_queue"
 A_STREAM = (

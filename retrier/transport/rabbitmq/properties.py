@@ -382,6 +382,8 @@ USUAL_FRAME = 128 * 1024
 """Bytes of a frame, unless the address of the broker says another number."""
 ROOM_IN_FRAME = 1024
 """Bytes of it that are left for what a retry stamps on a message, and for the frame itself."""
+_GROWTH = 4096
+"""Bytes by which properties grow at most as a retry is made of them."""
 
 
 class AmqpPropertyCodec:
@@ -394,6 +396,7 @@ class AmqpPropertyCodec:
     def __init__(self, frame_max: int = USUAL_FRAME) -> None:
         """`frame_max` is the largest frame of the connections that publish, in bytes."""
         self._largest = frame_max - ROOM_IN_FRAME
+        self.surely_fits: int | None = self._largest - _GROWTH
 
     def why_too_large(self, raw: bytes, body: bytes) -> str | None:  # noqa: ARG002 - a body is split
         """See the seam: all properties have to fit into one frame."""

@@ -18,7 +18,11 @@ from retrier.domain.wire import (
 )
 from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
+from retrier.transport.rabbitmq.connection import (
+    PRECONDITION_FAILED,
+    BrokerConnection,
+    ChannelLost,
+)
 from retrier.transport.rabbitmq.library import ANSWER_TIMEOUT, RawMessage, read_ack, why_unsendable
 from retrier.transport.seam import Unsettled
 
@@ -80,8 +84,8 @@ class Window:
         self._settle(tag, Refused(reason), multiple=multiple)
 
     def decline(self, place: int, reason: str) -> None:
-        """Settle a message that was never written."""
-        self._outcomes[place] = Refused(reason)
+        """Settle a message that was never written, and never can be."""
+        self._outcomes[place] = Refused(reason, unsendable=True)
 
     def give_back(self, queue: str, raw: bytes, body: bytes, reason: str) -> None:
         """Settle a message the broker returned: a return has the content, but no tag.
@@ -323,7 +327,8 @@ class ConfirmLine:
                 self.connection.read_arrived()
             self.connection.keep_alive()
         except ChannelLost as closed:
-            self._window.end(ChannelClosed(closed.words))
+            unsendable = closed.code == PRECONDITION_FAILED
+            self._window.end(ChannelClosed(closed.words, unsendable=unsendable))
         except BrokerUnavailable as lost:
             self._window.end(Unknown(str(lost)))
         if not self._window.settled:

@@ -19,6 +19,7 @@ from retrier.domain.text import count_messages, count_of
 from retrier.errors import QueueSilent, StagingQueueUnusable
 from retrier.transport.rabbitmq.connection import (
     A_STREAM,
+    PRECONDITION_FAILED,
     BrokerConnection,
     ChannelLost,
     ConnectionRefusal,
@@ -116,7 +117,7 @@ def _read_limit(differs: QueueDifference, by_default: DeliveryLimit | None) -> D
     return DeliveryLimit(most=differs.value if isinstance(differs.value, int) else None)
 
 
-NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
+NOT_FOUND, LOCKED, NOT_IMPLEMENTED = 404, 405, 540
 NO_DELIVERY_LIMIT = {DELIVERY_LIMIT: UNLIMITED}
 """Before 4.0 a limit of -1 drops a message at its first redelivery."""
 DELIVERY_LIMIT_SINCE = (4, 0)

@@ -95,7 +95,9 @@ class RedisPublisher:
             self._prove(waiting)
         self._missing.clear()
         problems = {place: why for place, each in enumerate(window) if (why := _why_refused(each))}
-        outcomes: dict[int, Outcome] = {place: Refused(why) for place, why in problems.items()}
+        outcomes: dict[int, Outcome] = {
+            place: Refused(why, unsendable=True) for place, why in problems.items()
+        }
         good = [place for place in range(len(window)) if place not in problems]
         if good:
             self._push_all([(place, window[place]) for place in good], outcomes, waiting)

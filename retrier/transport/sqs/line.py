@@ -26,7 +26,7 @@ from botocore.exceptions import (
 )
 
 from retrier.errors import AccessRefused, BrokerUnavailable
-from retrier.transport.queue_names import SqsName, read_sqs_name
+from retrier.transport.queue_names import SqsName, read_sqs_name, why_no_sqs_queue
 from retrier.transport.sqs.address import Address, make_client
 
 THROTTLED = frozenset(
@@ -75,7 +75,11 @@ class QueueGone(BrokerUnavailable):
 
 
 class Throttled(BrokerUnavailable):
-    """SQS takes no more requests for now; nothing was done."""
+    """SQS takes no more requests for now; nothing was done. `code` is its own word for it."""
+
+    def __init__(self, words: str, code: str = "") -> None:
+        super().__init__(words)
+        self.code = code
 
 
 class NotReached(BrokerUnavailable):
@@ -172,7 +176,8 @@ class Line:
         """Return how SQS calls a queue. Raises QueueGone if it could have none of that name."""
         name = read_sqs_name(queue, self.address.region)
         if name is None:
-            raise QueueGone(f"{self.place}: no queue can be called {queue!r}")
+            why = why_no_sqs_queue(queue, self.address.region)
+            raise QueueGone(f"{self.place}: {why or f'no queue can be called {queue!r}'}")
         return name
 
     def create(self, queue: str, attributes: Mapping[str, str], tags: Mapping[str, str]) -> None:
@@ -228,10 +233,12 @@ class Line:
         code = str(told.get("Code", "")).rpartition(".")[2]
         kms = "kms" in str(told.get("Code", "")).lower()
         words = str(told.get("Message") or code)
-        where = f"{self.place}: {action} on {self.arn_of(queue)}"
+        arn = self.arn_of(queue)
+        named = queue if queue.startswith("arn:") else f"{queue} ({arn})"
+        where = f"{self.place}: {action} on {named}"
         if code in THROTTLED:
             what = _NOT_THROTTLED.get(code, "throttled")
-            raise Throttled(f"{where}: {what} ({code}): {words}") from error
+            raise Throttled(f"{where}: {what} ({code}): {words}", code) from error
         if kms:
             raise AccessRefused(
                 f"{where}: its key in KMS cannot be used ({code}): {words}"
@@ -271,6 +278,17 @@ _METHODS: Mapping[str, str] = {
     "TagQueue": "tag_queue",
 }
 """The actions that are used, as IAM names them, and the client's methods."""
+
+
+def why_later(code: str) -> str:
+    """Say in words why nothing is taken for now, by one of these codes."""
+    match code:
+        case "KmsThrottled":
+            return f"KMS takes fewer requests than it is sent ({code})"
+        case "OverLimit" | "ServiceUnavailable":
+            return f"SQS {_NOT_THROTTLED[code]} ({code})"
+        case _:
+            return "SQS takes fewer messages than it is sent (throttled)"
 
 
 def _tell_skew(error: ClientError) -> str:

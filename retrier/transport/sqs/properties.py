@@ -66,6 +66,7 @@ class SqsPropertyCodec:
 
     empty = b"{}"
     of_rabbitmq = False
+    surely_fits: int | None = 0
 
     def why_too_large(self, raw: bytes, body: bytes) -> str | None:
         """See the seam: body and attributes share one limit. Other refusals of SQS are told, too."""
@@ -207,10 +208,14 @@ def read_message(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A message as it is sent: the parameters, without an id, and its size in bytes."""
+    """A message as it is sent: the parameters, without an id, and its size in bytes.
+
+    `repeatable` is that of the message.
+    """
 
     parameters: Mapping[str, Any]
     size: int
+    repeatable: bool = False
 
     def why_not_arrived(self, answer: Mapping[str, Any]) -> str | None:
         """Return what SQS has stored otherwise than it was sent, by the MD5 of its answer; else None."""
@@ -257,7 +262,7 @@ def make_entry(message: Outgoing, *, fifo: bool) -> Entry:
     size = len(text.encode()) + sum(_size(name, each) for name, each in attributes.items())
     if size > LARGEST:
         raise NotSendable(f"it has {size:,} bytes with its attributes, and SQS takes {LARGEST:,}")
-    return Entry(parameters=parameters, size=size)
+    return Entry(parameters=parameters, size=size, repeatable=message.repeatable)
 
 
 def md5_of(text: str) -> str:

@@ -1,8 +1,9 @@
 """Sends messages to queues of SQS, ten at a time, and compares what SQS says it has stored."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Event
+from time import monotonic
 
 from retrier.domain.wire import (
     Confirmed,
@@ -24,6 +25,7 @@ from retrier.transport.sqs.line import (
     QueueGone,
     RequestRefused,
     Throttled,
+    why_later,
 )
 from retrier.transport.sqs.properties import Entry, NotSendable, in_requests, make_entry
 
@@ -35,8 +37,25 @@ LOOK_EVERY = 0.5
 """Seconds between two calls of `waiting`."""
 BETWEEN_TRIES = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Longest pauses in seconds before a throttled request is sent again; the last one repeats."""
+TRIES_IN_DOUBT = 4
+DOUBT_FOR = 10.0
+"""How often a message that may be there twice is sent before it is left in doubt, and for how many
+seconds: what has no answer for longer is not waited for again."""
 _IN_DOUBT = frozenset({"InternalError", "InternalFailure"})
 """What SQS says of a message that it may have stored all the same."""
+
+_OF_THE_MESSAGE = frozenset(
+    {
+        "BatchRequestTooLong",
+        "InvalidAttributeValue",
+        "InvalidMessageContents",
+        "InvalidParameterCombination",
+        "InvalidParameterValue",
+        "MissingParameter",
+        "UnsupportedOperation",
+    }
+)
+"""What SQS says of a message that it will never take as it is."""
 
 Work = list[list[tuple[int, Entry]]]
 
@@ -51,14 +70,17 @@ class SqsPublisher:
         self._line: Line | None = connect()
         self._pool = ThreadPoolExecutor(IN_PARALLEL, "sqs publisher")
         self._stop = Event()
-        self._throttled: set[str] = set()
+        self._blocked: dict[str, str] = {}
+        """Queues for which SQS takes nothing for now, and why."""
         self._waits_for: frozenset[str] = frozenset()
 
     @property
     def awaited(self) -> Unsettled:
-        """What is not settled; `blocked` while SQS throttles us."""
-        why = "SQS takes fewer messages than it is sent (throttled)"
-        return Unsettled(queues=self._waits_for, blocked=bool(self._throttled), why=why)
+        """What is not settled; `blocked` while SQS takes nothing, as when it throttles us."""
+        whys = list(self._blocked.values())
+        return Unsettled(
+            queues=self._waits_for, blocked=bool(whys), why=whys[0] if whys else why_later("")
+        )
 
     def publish(
         self,
@@ -75,7 +97,7 @@ class SqsPublisher:
             try:
                 entry = make_entry(each, fifo=each.queue.endswith(FIFO))
             except (NotSendable, UnreadableProperties, UnicodeEncodeError) as error:
-                outcomes[place] = Refused(str(error))
+                outcomes[place] = Refused(str(error), unsendable=True)
             else:
                 by_queue.setdefault(each.queue, []).append((place, entry))
         self._waits_for = frozenset(by_queue)
@@ -95,7 +117,7 @@ class SqsPublisher:
             raise
         finally:
             self._waits_for = frozenset()
-            self._throttled.clear()
+            self._blocked.clear()
         for future in futures:
             outcomes.update(future.result())
         self._ensure_sent(outcomes)
@@ -143,27 +165,31 @@ class SqsPublisher:
         outcomes: dict[int, Outcome] = {}
         for request in work:
             left = dict(request)
+            began = monotonic()
             for tries in range(1_000_000):
                 if given_up.is_set() or self._stop.is_set():
                     outcomes.update(dict.fromkeys(left, _Unsent("it was told to stop")))
                     return outcomes
                 try:
                     later = self._send(line, queue, left, outcomes)
-                except Throttled:
+                except Throttled as error:
                     later = left
+                    self._blocked[queue] = why_later(error.code)
                 except RequestRefused as error:
                     # Which of them it is that SQS refuses, only a request for each one tells.
                     later = self._send_alone(line, queue, left, outcomes, error)
                 except BrokerUnavailable as error:
                     outcomes.update(dict.fromkeys(left, _judge(error)))
                     later = {}
+                if not later:
+                    self._blocked.pop(queue, None)
+                if tries + 1 < TRIES_IN_DOUBT and monotonic() - began < DOUBT_FOR:
+                    later |= _take_doubtful(left, outcomes)
                 left = later
                 if not left:
                     break
-                self._throttled.add(queue)
                 longest = BETWEEN_TRIES[min(tries, len(BETWEEN_TRIES) - 1)]
                 self._stop.wait(self._uniform(longest / 2, longest))
-            self._throttled.discard(queue)
         return outcomes
 
     def _send(
@@ -185,10 +211,13 @@ class SqsPublisher:
             place, code = int(each["Id"]), str(each.get("Code", "")).rpartition(".")[2]
             if code in THROTTLED:
                 later[place] = entries[place]
+                self._blocked[queue] = why_later(code)
             elif code in _IN_DOUBT:
                 outcomes[place] = Unknown(f"{line.place}: {code}: {each.get('Message', '')}")
             else:
-                outcomes[place] = Refused(f"{code}: {each.get('Message', '')}")
+                outcomes[place] = Refused(
+                    f"{code}: {each.get('Message', '')}", unsendable=code in _OF_THE_MESSAGE
+                )
         for place in entries.keys() - outcomes.keys() - later.keys():
             outcomes[place] = Unknown(f"{line.place}: the answer does not name it")
         return later
@@ -202,16 +231,17 @@ class SqsPublisher:
         refused: RequestRefused,
     ) -> dict[int, Entry]:
         if len(entries) == 1:
-            outcomes.update(dict.fromkeys(entries, Refused(str(refused))))
+            outcomes.update(dict.fromkeys(entries, _refuse(refused)))
             return {}
         later = {}
         for place, entry in entries.items():
             try:
                 later.update(self._send(line, queue, {place: entry}, outcomes))
-            except Throttled:
+            except Throttled as error:
                 later[place] = entry
+                self._blocked[queue] = why_later(error.code)
             except RequestRefused as error:
-                outcomes[place] = Refused(str(error))
+                outcomes[place] = _refuse(error)
             except BrokerUnavailable as error:
                 outcomes[place] = _judge(error)
         return later
@@ -219,6 +249,25 @@ class SqsPublisher:
 
 class _Unsent(Unknown):
     """Not sent, as no connection could be made: Unknown if others of its window were."""
+
+
+def _take_doubtful(entries: Mapping[int, Entry], outcomes: dict[int, Outcome]) -> dict[int, Entry]:
+    """Take those out of the outcomes that are in doubt, and may be there twice; return them.
+
+    One of many that fails must not have the whole batch staged anew.
+    """
+    found = {
+        place: each
+        for place, each in entries.items()
+        if each.repeatable and type(outcomes.get(place)) is Unknown
+    }
+    for place in found:
+        del outcomes[place]
+    return found
+
+
+def _refuse(error: RequestRefused) -> Refused:
+    return Refused(str(error), unsendable=error.code in _OF_THE_MESSAGE)
 
 
 def _judge(error: BrokerUnavailable) -> Outcome:

@@ -25,6 +25,7 @@ RETENTION = str(14 * 24 * 3600)
 """Seconds for which a queue that we make keeps its messages: the most that SQS allows."""
 TAG = {"Retrier": "staging"}
 """The tag of a staging queue that is ours."""
+_KEPT = "MessageRetentionPeriod"
 _READY, _HIDDEN = "ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"
 _KEY, _OWN_KEY = "KmsMasterKeyId", "alias/aws/sqs"
 _EMPTY_ANSWERS = 2
@@ -88,7 +89,7 @@ class SqsQueues:
         if self.exists(queue) or self.why_not_declarable(queue) is not None:
             return False
         fifo = {"FifoQueue": "true"} if queue.endswith(FIFO) else {}
-        self._line.create(queue, {"MessageRetentionPeriod": RETENTION, **fifo}, {})
+        self._line.create(queue, {_KEPT: RETENTION, **fifo}, {})
         return True
 
     def why_not_declarable(self, queue: str) -> str | None:
@@ -107,7 +108,7 @@ class SqsQueues:
         line = self._line
         ready = self.depth(queue)
         if ready is None:
-            line.create(queue, {"MessageRetentionPeriod": RETENTION}, TAG)
+            line.create(queue, {_KEPT: RETENTION}, TAG)
             return
         tags = line.call("ListQueueTags", queue).get("Tags", {})
         if TAG.items() <= tags.items():
@@ -128,6 +129,32 @@ class SqsQueues:
     def dead_letters(self, queue: str) -> bool:
         """Return whether it has a redrive policy, as work queues have."""
         return bool(self._find_redrive(queue))
+
+    def describe_redrive(self, queue: str) -> str | None:
+        """See the seam: each receive counts, also ours."""
+        policy = self._find_redrive(queue)
+        if not policy:
+            return None
+        most, target = policy.get("maxReceiveCount"), policy.get("deadLetterTargetArn")
+        return (
+            f"its redrive policy moves what was received more than {most} times to {target}; each end of a "
+            "process, and each time that a message could not be stored, is a receive"
+        )
+
+    def describe_retention(self, queue: str) -> str | None:
+        """See the seam: SQS counts from when a message was first sent, but on FIFO queues."""
+        found = self._find(queue, _KEPT) or {}
+        kept = found.get(_KEPT, RETENTION)
+        if not kept.isdecimal() or int(kept) >= int(RETENTION):
+            return None
+        fifo = queue.endswith(FIFO)
+        since = "they were moved here" if fifo else "they were first sent, to whatever queue"
+        days, hours = int(kept) / 86_400, int(kept) / 3_600
+        shown = f"{days:.3g} days" if days > 1 else f"{hours:.3g} h"
+        return (
+            f"it keeps messages for {shown} from when {since}: what is not taken by then is gone. "
+            "Set its MessageRetentionPeriod to 14 days"
+        )
 
     def why_not_ingestible(self, queue: str) -> str | None:
         """Return why its messages cannot be read and deleted: a right that is missing.

@@ -171,6 +171,14 @@ def test_what_could_not_be_sent_is_not_the_failure_of_before() -> None:
     assert reason == "transport_unavailable"
 
 
+def test_what_can_never_be_sent_has_a_reason_of_its_own() -> None:
+    rule = ReasonRule(reason="mine", exception=("*",))
+
+    reason = reason_of(rule, exception_type="ValidationError", unsent=True, unsendable=True)
+
+    assert reason == "invalid_message"
+
+
 def test_the_first_rule_of_the_operator_decides() -> None:
     rules = [ReasonRule(reason=name, exception=("Shop.*",)) for name in ("first", "second")]
 

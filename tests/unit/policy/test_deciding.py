@@ -195,6 +195,18 @@ def test_what_could_not_be_sent_is_retried_whatever_the_only_reasons_are() -> No
     assert isinstance(decide(set_of(make_rule(only=("busy",))), facts=facts), RetryAt)
 
 
+@pytest.mark.parametrize(
+    ("then", "kind"), [(GivingUp.DEAD, Dead), (GivingUp.MANUAL, Manual)], ids=str
+)
+def test_what_can_never_be_sent_is_given_up_at_once(then: GivingUp, kind: type) -> None:
+    facts = replace(TIMED_OUT, unsent=True, unsendable=True)
+
+    decision = decide(set_of(make_rule(only=("busy",), then=then)), facts=facts)
+
+    assert isinstance(decision, kind)
+    assert "rule payments gives up what can never be sent" in str(decision.why)
+
+
 @pytest.mark.parametrize("code", ["GW_5XX", "GW_TIMEOUT", "IO_ERROR", "UNKNOWN"])
 def test_the_preset_gateway_retries_what_may_pass(code: str) -> None:
     assert isinstance(decide(gateway(), facts=Facts(queue="a", failure_reason=code)), RetryAt)
