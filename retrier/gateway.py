@@ -180,8 +180,9 @@ class Gateway:
         self.tokens_given: frozenset[str] | None = None
         """Names of tokens of the settings: no other token is called so. None: nobody is asked."""
         self.fields: Sequence[DeclaredField] = ()
-        self.terms_of: TermsOf = usual_terms
         """The declared fields."""
+        self.terms_of: TermsOf = usual_terms
+        """How messages of an error queue are sent back; by it a preview tells what is too large."""
         self.guard = Guard(db, audit=audit)
 
     def of(self, access: Access) -> "Gateway":

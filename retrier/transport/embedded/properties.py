@@ -43,8 +43,8 @@ class EnvelopePropertyCodec:
     """Reads and edits the envelopes of Kombu messages."""
 
     empty = b"{}"
-    of_rabbitmq = True  # the same programs may use both
     """An envelope without any field."""
+    of_rabbitmq = True  # the same programs may use both
     surely_fits: int | None = None
 
     def why_too_large(self, raw: bytes, body: bytes) -> str | None:  # noqa: ARG002 - as the seam
