@@ -144,7 +144,7 @@ class SqsQueues:
     def describe_retention(self, queue: str) -> str | None:
         """See the seam: SQS counts from when a message was first sent, but on FIFO queues."""
         found = self._find(queue, _KEPT) or {}
-        kept = found.get(_KEPT, RETENTION)
+        kept = str(found.get(_KEPT, RETENTION))
         if not kept.isdecimal() or int(kept) >= int(RETENTION):
             return None
         fifo = queue.endswith(FIFO)
