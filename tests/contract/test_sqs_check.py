@@ -232,6 +232,23 @@ def test_what_is_not_throttled_is_not_called_so(front: Front, code: str, words: 
     line.close()
 
 
+@pytest.mark.parametrize(
+    ("region", "arn"),
+    [
+        ("eu-west-1", "arn:aws:sqs:eu-west-1:*:orders"),
+        ("cn-north-1", "arn:aws-cn:sqs:cn-north-1:*:orders"),
+        ("us-gov-west-1", "arn:aws-us-gov:sqs:us-gov-west-1:*:orders"),
+    ],
+)
+def test_a_queue_is_named_in_its_part_of_aws(front: Front, region: str, arn: str) -> None:
+    options = {**front.server.options(wait=20), "endpoint_url": front.server.endpoint}
+    dice = Random(1)  # noqa: S311 - no secret
+    line = Line(parse_address(f"sqs://a:b@{region}", options), Requests(), {}, dice)
+
+    assert line.arn_of("orders") == arn
+    line.close()
+
+
 def test_a_clock_that_is_wrong_is_said(check: Check, front: Front) -> None:
     words = "Signature not yet current: 20260504T120000Z is still later than ..."
     fault = Fault(code="InvalidSignatureException", status=403, message=words)

@@ -202,7 +202,9 @@ class Line:
         account = (
             urlsplit(url).path.split("/")[1] if url and urlsplit(url).path.count("/") > 1 else "*"
         )
-        return f"arn:aws:sqs:{self.address.region}:{account}:{name.name if name else queue}"
+        partition = self._client.meta.partition  # China and the government's regions have their own
+        called = name.name if name else queue
+        return f"arn:{partition}:sqs:{self.address.region}:{account}:{called}"
 
     def close(self) -> None:
         """Drop the connections; never hangs, never raises."""
