@@ -39,7 +39,7 @@ A session of boto3 adds a folder to it each time, so the sessions are botocore's
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A region, and how to get in. Without key and secret, boto3 looks for them in its own places."""
+    """A region, and how to get in. Without key and secret, botocore looks for them in its own places."""
 
     region: str
     endpoint: str | None = None
