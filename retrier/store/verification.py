@@ -71,7 +71,7 @@ def verify_rows(tx: Transaction) -> StoreVerification:
     looked_at = [_look(tx, rule, query) for rule, query in RULES.items()]
     summed_up = [
         VerifiedRule(rule=rule, broken=abs(difference(tx)))
-        for rule, difference in _DIFFERENCES.items()
+        for rule, difference in DIFFERENCES.items()
     ]
     batches = _count(tx, select(func.count()).select_from(retry_batches))
     return StoreVerification(
@@ -117,7 +117,7 @@ def _imports_too_many(tx: Transaction) -> int:
     return max(0, kept - counted)
 
 
-_DIFFERENCES: dict[str, Callable[[Transaction], int]] = {
+DIFFERENCES: dict[str, Callable[[Transaction], int]] = {
     "every delivery taken off an error queue is in the ledger under one kind": (
         _miscounted_deliveries
     ),

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
 from retrier.store.engine.database import Database
-from tests.support.databases import open_database, sqlite_url, temporary_postgres
+from tests.support.databases import open_database, path_of, sqlite_url, temporary_postgres
 from tests.support.far_side import FarSide
 from tests.support.halting import SLOW
 from tests.support.rabbitmq_habits import RabbitMQHabits
@@ -64,7 +65,10 @@ def open_kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenKi
         yield open_one
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+ON_BOTH = ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+
+
+@pytest.fixture(params=ON_BOTH)
 def open_new(request: pytest.FixtureRequest, open_kind: OpenKind) -> OpenNew:
     """Give a function that opens a new database without tables."""
     return lambda: open_kind(request.param)
@@ -74,6 +78,22 @@ def open_new(request: pytest.FixtureRequest, open_kind: OpenKind) -> OpenNew:
 def new(open_new: OpenNew) -> Database:
     """Give a database without tables."""
     return open_new()
+
+
+@pytest.fixture(params=ON_BOTH)
+def upgraded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """Give a new database at the newest revision, whose tables may be changed: a copy of one."""
+    with ExitStack() as stack:
+        if request.param == "sqlite":
+            url = sqlite_url(tmp_path)
+            copyfile(request.getfixturevalue("upgraded_sqlite"), path_of(url))
+        else:
+            server = request.getfixturevalue("postgres_url")
+            template = request.getfixturevalue("upgraded_postgres")
+            url = stack.enter_context(temporary_postgres(server, template))
+        db = open_database(url)
+        stack.callback(db.dispose)
+        yield db
 
 
 @pytest.fixture

@@ -164,31 +164,29 @@ BEFORE_10 = ("0001", "0006", "1001", "1029")
 class TestADatabaseOfAVersionBefore10:
     """None was released, and no revision leads from it to the first one that stays."""
 
-    def test_is_refused_in_one_line(self, new: Database) -> None:
-        upgrade_schema(new)
+    def test_is_refused_in_one_line(self, upgraded: Database) -> None:
         for revision, use in product(BEFORE_10, (find_revision, upgrade_schema)):
-            set_revision(new, revision)
+            set_revision(upgraded, revision)
 
             with pytest.raises(ConfigurationError) as refused:
-                use(new)
+                use(upgraded)
 
             (line,) = str(refused.value).splitlines()
-            place = f"database.url: the database at {new.place} is at revision {revision}"
+            place = f"database.url: the database at {upgraded.place} is at revision {revision}"
             assert line.startswith(f"{place}: a version before 1.0")
             assert "Send back what is still in it with that version" in line
             assert line.endswith("then name a new, empty database")
 
-    def test_is_left_alone(self, new: Database) -> None:
-        upgrade_schema(new)
-        record(new, failure())
+    def test_is_left_alone(self, upgraded: Database) -> None:
+        record(upgraded, failure())
         for revision in BEFORE_10:
-            set_revision(new, revision)
-            before = all_rows(new), shape_of(new), relations_of(new)
+            set_revision(upgraded, revision)
+            before = all_rows(upgraded), shape_of(upgraded), relations_of(upgraded)
 
             with pytest.raises(ConfigurationError):
-                upgrade_schema(new)
+                upgrade_schema(upgraded)
 
-            assert (all_rows(new), shape_of(new), relations_of(new)) == before
+            assert (all_rows(upgraded), shape_of(upgraded), relations_of(upgraded)) == before
 
 
 def set_revision(db: Database, revision: str) -> None:
@@ -212,50 +210,45 @@ def test_two_processes_that_upgrade_at_once_upgrade_once(new: Database) -> None:
     assert record(new, failure()).new == 1
 
 
-def test_a_database_of_a_newer_version_is_refused_with_words(new: Database) -> None:
-    upgrade_schema(new)
-    set_revision(new, "9999")
+def test_a_database_of_a_newer_version_is_refused_with_words(upgraded: Database) -> None:
+    set_revision(upgraded, "9999")
 
     with pytest.raises(DatabaseUnavailable, match="9999"):
-        upgrade_schema(new)
+        upgrade_schema(upgraded)
 
 
-def test_who_only_looks_is_told_that_a_newer_version_has_upgraded_it(new: Database) -> None:
+def test_who_only_looks_is_told_that_a_newer_version_has_upgraded_it(upgraded: Database) -> None:
     """`retrier check` said that all is well, and that `retrier run` upgrades it: it only waits."""
-    upgrade_schema(new)
-    set_revision(new, "9999")
+    set_revision(upgraded, "9999")
 
     with pytest.raises(DatabaseRefused, match="a newer version has upgraded it"):
-        find_revision(new)
+        find_revision(upgraded)
 
 
-def test_who_is_older_than_its_database_takes_no_lease(new: Database) -> None:
-    upgrade_schema(new)
-    set_revision(new, "9999")
+def test_who_is_older_than_its_database_takes_no_lease(upgraded: Database) -> None:
+    set_revision(upgraded, "9999")
 
     with pytest.raises(DatabaseRefused, match="at revision 9999"):
-        take_lease(new)
+        take_lease(upgraded)
 
 
-def test_an_upgrade_ends_the_lease_of_who_knows_the_tables_as_they_were(new: Database) -> None:
-    upgrade_schema(new)
-    take_2009_back(new)
-    fence = take_lease(new)
+def test_an_upgrade_ends_the_lease_of_who_knows_the_tables_as_they_were(upgraded: Database) -> None:
+    take_2009_back(upgraded)
+    fence = take_lease(upgraded)
 
-    upgrade_schema(new)
+    upgrade_schema(upgraded)
 
     with pytest.raises(LeaseLost):
-        renew_lease(new, fence)
-    assert take_lease(new).epoch > fence.epoch
+        renew_lease(upgraded, fence)
+    assert take_lease(upgraded).epoch > fence.epoch
 
 
-def test_a_start_that_upgrades_nothing_ends_no_lease(new: Database) -> None:
-    upgrade_schema(new)
-    fence = take_lease(new)
+def test_a_start_that_upgrades_nothing_ends_no_lease(upgraded: Database) -> None:
+    fence = take_lease(upgraded)
 
-    upgrade_schema(new)
+    upgrade_schema(upgraded)
 
-    renew_lease(new, fence)
+    renew_lease(upgraded, fence)
 
 
 def take_lease(db: Database) -> Fence:
@@ -390,72 +383,67 @@ def broken_rules(db: Database) -> list[str]:
     return [rule.rule for rule in verify_store(db).rules if rule.broken]
 
 
-def test_a_database_filled_before_there_were_edits_keeps_its_rows(new: Database) -> None:
-    upgrade_schema(new)
-    live_in(new)
-    take_2005_back(new)
-    before = rows_before_2005(new)
+def test_a_database_filled_before_there_were_edits_keeps_its_rows(upgraded: Database) -> None:
+    live_in(upgraded)
+    take_2005_back(upgraded)
+    before = rows_before_2005(upgraded)
 
-    upgrade_schema(new)
+    upgrade_schema(upgraded)
 
-    after = rows_before_2005(new)
+    after = rows_before_2005(upgraded)
     assert after.pop("message_edits") == []
     assert after.pop("message_fields") == []
     assert after == before
-    assert [rule for rule in broken_rules(new) if rule not in EDIT_RULES] == []
+    assert [rule for rule in broken_rules(upgraded) if rule not in EDIT_RULES] == []
 
 
-def test_a_database_filled_before_there_were_words_keeps_its_rows(new: Database) -> None:
-    upgrade_schema(new)
-    live_in(new)
-    take_2009_back(new)
-    before = rows_before_2006(new)
+def test_a_database_filled_before_there_were_words_keeps_its_rows(upgraded: Database) -> None:
+    live_in(upgraded)
+    take_2009_back(upgraded)
+    before = rows_before_2006(upgraded)
 
-    upgrade_schema(new)
+    upgrade_schema(upgraded)
 
-    assert rows_before_2006(new) == before
-    assert [rows(new, table) for table in (message_words, word_progress)] == [[], []]
-    assert broken_rules(new) == []
-
-
-def test_a_database_filled_before_there_were_patches_keeps_its_rows(new: Database) -> None:
-    upgrade_schema(new)
-    live_in(new)
-    take_2007_back(new)
-    before = rows_before_2006(new)
-
-    upgrade_schema(new)
-
-    assert rows_before_2006(new, ADDED_BY_2007) == before
-    assert broken_rules(new) == []
+    assert rows_before_2006(upgraded) == before
+    assert [rows(upgraded, table) for table in (message_words, word_progress)] == [[], []]
+    assert broken_rules(upgraded) == []
 
 
-def test_a_database_filled_while_fields_had_two_indexes_keeps_its_rows(new: Database) -> None:
-    upgrade_schema(new)
-    live_in(new)
-    record(new, failure(fields={"city": "Ulm", "order": "7"}))
-    take_2008_back(new)
-    before = rows_before_2006(new)
+def test_a_database_filled_before_there_were_patches_keeps_its_rows(upgraded: Database) -> None:
+    live_in(upgraded)
+    take_2007_back(upgraded)
+    before = rows_before_2006(upgraded)
+
+    upgrade_schema(upgraded)
+
+    assert rows_before_2006(upgraded, ADDED_BY_2007) == before
+    assert broken_rules(upgraded) == []
+
+
+def test_a_database_filled_while_fields_had_two_indexes_keeps_its_rows(upgraded: Database) -> None:
+    live_in(upgraded)
+    record(upgraded, failure(fields={"city": "Ulm", "order": "7"}))
+    take_2008_back(upgraded)
+    before = rows_before_2006(upgraded)
     assert before["message_fields"]
 
-    upgrade_schema(new)
+    upgrade_schema(upgraded)
 
-    assert rows_before_2006(new) == before
-    assert broken_rules(new) == []
+    assert rows_before_2006(upgraded) == before
+    assert broken_rules(upgraded) == []
 
 
-def test_a_database_filled_before_there_were_fields_keeps_its_rows(new: Database) -> None:
-    upgrade_schema(new)
-    live_in(new)
-    take_2006_back(new)
-    before = rows_before_2006(new, ADDED_BY_2007)
+def test_a_database_filled_before_there_were_fields_keeps_its_rows(upgraded: Database) -> None:
+    live_in(upgraded)
+    take_2006_back(upgraded)
+    before = rows_before_2006(upgraded, ADDED_BY_2007)
 
-    upgrade_schema(new)
+    upgrade_schema(upgraded)
 
-    after = rows_before_2006(new, ADDED_BY_2007)
+    after = rows_before_2006(upgraded, ADDED_BY_2007)
     assert after.pop("message_fields") == []
     assert after == before
-    assert broken_rules(new) == []
+    assert broken_rules(upgraded) == []
 
 
 def outcomes_after_2002(retry: Retry, *, deleted: bool = False) -> OutcomeCounts:
@@ -477,36 +465,31 @@ def outcomes_after_2002(retry: Retry, *, deleted: bool = False) -> OutcomeCounts
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_what_became_of_retries_is_counted_from_what_is_kept(new: Database, end: str) -> None:
-    upgrade_schema(new)
-    retry = bring_to(Bench(new), SENT)
+def test_what_became_of_retries_is_counted_from_what_is_kept(upgraded: Database, end: str) -> None:
+    retry = bring_to(Bench(upgraded), SENT)
     ENDS[end](retry)
 
     assert outcomes_after_2002(retry) == OF_END[end]
 
 
-def test_what_came_back_late_is_counted_as_that(new: Database) -> None:
-    upgrade_schema(new)
-    retry = bring_to(Bench(new), SENT)
+def test_what_came_back_late_is_counted_as_that(upgraded: Database) -> None:
+    retry = bring_to(Bench(upgraded), SENT)
     ENDS["presumed"](retry)
     retry.fail(retry_id=retry.retry_id)
 
     assert outcomes_after_2002(retry) == OutcomeCounts(came_back=1)
 
 
-def test_what_became_of_retries_whose_messages_are_deleted_is_unknown(new: Database) -> None:
-    upgrade_schema(new)
-    retry = bring_to(Bench(new), SENT)
+def test_what_became_of_retries_whose_messages_are_deleted_is_unknown(upgraded: Database) -> None:
+    retry = bring_to(Bench(upgraded), SENT)
     retry.confirm()
 
     assert outcomes_after_2002(retry, deleted=True) == OutcomeCounts(unknown=1)
-    assert [rule.rule for rule in verify_store(new).rules if rule.broken] == []
+    assert [rule.rule for rule in verify_store(upgraded).rules if rule.broken] == []
 
 
-def test_what_waits_is_not_counted_as_ended(new: Database) -> None:
-    upgrade_schema(new)
-
-    assert outcomes_after_2002(bring_to(Bench(new), SENT)) == OutcomeCounts()
+def test_what_waits_is_not_counted_as_ended(upgraded: Database) -> None:
+    assert outcomes_after_2002(bring_to(Bench(upgraded), SENT)) == OutcomeCounts()
 
 
 @pytest.mark.postgres

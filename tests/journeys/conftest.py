@@ -1,14 +1,15 @@
 """A shop, a database and a host for the service: everything as a user would have it.
 
 The services at a site are forked, as each of them would import for longer than most journeys last,
-and find its database on PostgreSQL upgraded. Journeys about the start of a process start the
-command itself; those on the embedded default begin with no database.
+and find their database upgraded. Journeys about the start of a process start the command itself;
+those without any settings begin with no database.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import copyfile
 from typing import Any
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.pool import NullPool
 
 from tests.support.adding_up import assert_all_adds_up
-from tests.support.databases import sqlite_url, temporary_postgres
+from tests.support.databases import path_of, sqlite_url, temporary_postgres
 from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.forked_service import ForkingHost
 from tests.support.redis_shop import opened_redis_shop
@@ -95,7 +96,7 @@ def site(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[
     """Give a site on RabbitMQ and PostgreSQL, or on the embedded default; nothing runs yet."""
     match kind:
         case "embedded":
-            make = embedded_site(tmp_path)
+            make = _upgraded_embedded_site(request, tmp_path)
         case "redis":
             make = _redis_site(request, tmp_path)
         case _:
@@ -155,6 +156,13 @@ def _redis_site(request: pytest.FixtureRequest, folder: Path) -> Iterator[Site]:
         ):
             yield site
         assert_all_adds_up(host.config)
+
+
+@contextmanager
+def _upgraded_embedded_site(request: pytest.FixtureRequest, folder: Path) -> Iterator[Site]:
+    with embedded_site(folder) as site:
+        copyfile(request.getfixturevalue("upgraded_sqlite"), path_of(site.database_url))
+        yield site
 
 
 @contextmanager

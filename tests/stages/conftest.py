@@ -3,10 +3,15 @@
 from collections.abc import Iterator
 
 import pytest
+from sqlalchemy import literal, select, union_all
 
 from retrier.store.engine.database import Database
-from retrier.store.verification import verify_store
+from retrier.store.verification import DIFFERENCES
+from retrier.store.verification_rules import RULES
 from tests.support.flaky_database import FlakyDatabase
+
+BROKEN = union_all(*(select(literal(rule)).where(query.exists()) for rule, query in RULES.items()))
+"""The rules that rows break, asked at once: one by one they took a quarter of the time of a test."""
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +22,9 @@ def adds_up(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     db: Database = request.getfixturevalue("database")
     yield
-    assert [rule for rule in verify_store(db).rules if rule.broken] == []
+    of_rows = db.read(lambda tx: tx.execute(BROKEN).scalars().all())
+    of_sums = db.read(lambda tx: [rule for rule, sum_up in DIFFERENCES.items() if sum_up(tx)])
+    assert [*of_rows, *of_sums] == []
 
 
 @pytest.fixture

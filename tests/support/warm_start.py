@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from retrier.api.application import routes_of_api
 from retrier.cli import app
+from retrier.cli.application import load
 from retrier.store.revisions import find_newest
 from retrier.web.application import routes_of_page
 from retrier.web.page import environment
@@ -22,9 +23,14 @@ LOADED_LATE = (
     "psycopg",
     "retrier.transport.embedded.transport",
     "retrier.transport.rabbitmq.transport",
+    "retrier.transport.redis.transport",
+    "retrier.transport.sqs.transport",
     "uvicorn.lifespan.off",
     "uvicorn.loops.auto",
+    "uvicorn.loops.asyncio",
+    "uvicorn.protocols.http.auto",
     "uvicorn.protocols.http.h11_impl",
+    "uvicorn.protocols.websockets.auto",
 )
 
 for name in LOADED_LATE:
@@ -33,7 +39,8 @@ for name in environment().list_templates():
     environment().get_template(name)
 COMMAND = get_command(app)
 """The whole command line."""
-find_newest()  # it is remembered
+load("run")  # it is remembered, as is the next
+find_newest()
 NOWHERE = {"type": "http", "method": "GET", "path": "/nowhere", "headers": []}
 for route in (*routes_of_api(whole=True), *routes_of_page(logs_in=False)):
     route.matches(NOWHERE)  # FastAPI examines them only now

@@ -1,4 +1,4 @@
-"""Amazon SQS as a transport, over boto3: no envelope, so that messages of any program are read."""
+"""Amazon SQS as a transport, over botocore: no envelope, so that messages of any program are read."""
 
 from retrier.transport.sqs.transport import SqsTransport, make_transport
 

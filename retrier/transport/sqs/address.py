@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
+from botocore.loaders import create_loader
+from botocore.session import Session, get_session
 
 from retrier.domain.dialects.sqs import name_in_arn
 from retrier.errors import AccessRefused, ConfigurationError
@@ -28,10 +30,16 @@ RANGES: Mapping[str, tuple[int, int]] = {VISIBILITY_TIMEOUT: (1, 43_200), WAIT_T
 
 FIFO = ".fifo"
 
+_find_loader = cache(create_loader)
+"""What botocore knows of AWS and of SQS, megabytes of JSON: read once, not by each session anew.
+
+A session of boto3 adds a folder to it each time, so the sessions are botocore's.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A region, and how to get in. Without key and secret, boto3 looks for them in its own places."""
+    """A region, and how to get in. Without key and secret, botocore looks for them in its own places."""
 
     region: str
     endpoint: str | None = None
@@ -94,40 +102,44 @@ def make_client(address: Address) -> Any:
         tcp_keepalive=True,
     )
     try:
-        session = boto3.Session(
-            aws_access_key_id=address.key,
-            aws_secret_access_key=address.secret,
-            region_name=address.region,
-            profile_name=address.profile,
-        )
+        session = _open_session(address)
+        if address.key or address.secret:
+            session.set_credentials(address.key, address.secret)
         if address.role:
             session = _assume(session, address)
-        return session.client("sqs", endpoint_url=address.endpoint, config=config)
+        return session.create_client("sqs", endpoint_url=address.endpoint, config=config)
     except (BotoCoreError, ValueError) as error:
         raise AccessRefused(f"{address.place}: {error}") from error
 
 
-def _assume(session: Any, address: Address) -> Any:
+def _open_session(address: Address) -> Session:
+    session = get_session()
+    session.set_config_variable("region", address.region)
+    if address.profile:
+        session.set_config_variable("profile", address.profile)
+    loader = _find_loader(session.get_config_variable("data_path"))
+    session.register_component("data_loader", loader)
+    return session
+
+
+def _assume(session: Session, address: Address) -> Session:
     """Return a session with the role, renewed before its credentials end: botocore does that."""
     from botocore.credentials import (  # noqa: PLC0415 - for the few that name a role
         AssumeRoleCredentialFetcher,
         DeferredRefreshableCredentials,
     )
-    from botocore.session import get_session  # noqa: PLC0415
 
-    inner = session._session  # noqa: SLF001 - boto3 has no other way to its own botocore session
     fetcher = AssumeRoleCredentialFetcher(
-        client_creator=inner.create_client,
+        client_creator=session.create_client,
         source_credentials=session.get_credentials(),
         role_arn=address.role,
         extra_args={"RoleSessionName": "retrier"},
     )
-    assumed = get_session()
+    assumed = _open_session(address)
     assumed._credentials = DeferredRefreshableCredentials(  # noqa: SLF001 - as botocore's own docs do
         method="assume-role", refresh_using=fetcher.fetch_credentials
     )
-    assumed.set_config_variable("region", address.region)
-    return boto3.Session(botocore_session=assumed)
+    return assumed
 
 
 def name_beside(arn: str, own_arn: str) -> str:

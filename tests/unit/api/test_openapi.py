@@ -1,8 +1,6 @@
 """The OpenAPI document names every answer that a client can meet."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import openapi_spec_validator
@@ -16,12 +14,14 @@ from tests.support.project import ROOT
 STATUS_ROW = re.compile(r"^\| (\d{3}) \|", re.MULTILINE)
 
 
-@pytest.fixture
-def document(tmp_path: Path) -> Iterator[dict[str, Any]]:
-    api = Api(Database(DatabaseOptions(url=f"sqlite:///{tmp_path}/unused.db")))
-    yield api.http.get("/openapi.json").json()
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """Give the document, which tests only read; to make it takes longer than any of them."""
+    api = Api(Database(DatabaseOptions(url="sqlite:///unused.db")))
+    made: dict[str, Any] = api.http.get("/openapi.json").json()
     api.http.close()
     api.db.dispose()
+    return made
 
 
 def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:

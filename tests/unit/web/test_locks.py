@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 import pytest
 
@@ -24,6 +25,7 @@ pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 _ORIGIN = {"Origin": "http://localhost"}
 ADMIN = bearer(AccessRole.ADMIN)
 NARROW = bearer(AccessRole.OPERATOR, is_narrow=True)
+BELOW_ADMIN = (AccessRole.READER, AccessRole.CONTENT, AccessRole.OPERATOR)
 MOST_PAGES = 150
 MOST_OF_A_KIND = 2
 _ID_PART = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
@@ -120,27 +122,27 @@ def test_nothing_that_can_be_pressed_is_refused(web: Web, role: AccessRole) -> N
     assert len(pressed) > 50
 
 
-@pytest.mark.parametrize("role", [AccessRole.READER, AccessRole.CONTENT, AccessRole.OPERATOR])
-def test_what_is_disabled_is_shown_to_all_and_says_why(web: Web, role: AccessRole) -> None:
-    silent, hidden, count = set(), set(), 0
-    headers = bearer(role)
+def test_what_is_disabled_is_shown_to_all_and_says_why(web: Web) -> None:
+    silent, hidden = set(), set()
+    count = Counter[AccessRole]()
 
-    for path, whole in crawl(web).items():
-        shown = look(web, path, headers)
+    # All roles look at the pages of one walk, which takes longer than what they look at.
+    for role, (path, whole) in product(BELOW_ADMIN, crawl(web).items()):
+        shown = look(web, path, bearer(role))
         if shown is None:
             continue
-        count += len(shown.disabled)
+        count[role] += len(shown.disabled)
         for each in shown.disabled:
             if not shown.texts.get(each.described_by):
-                silent.add((path, each.words))
+                silent.add((role, path, each.words))
         posts = {each.address for each in whole.enabled if each.method == "POST"}
         seen = {each.address for each in shown.enabled if each.method == "POST"}
         if len(posts - seen) > len(shown.disabled):
-            hidden.add(path)
+            hidden.add((role, path))
 
     assert silent == set()
     assert hidden == set()
-    assert count > 10
+    assert [role for role in BELOW_ADMIN if count[role] <= 10] == []
 
 
 def test_an_administrator_finds_nothing_disabled(web: Web) -> None:
