@@ -1,7 +1,6 @@
 """`retrier token`: tokens for programs, kept in the database of the settings; no service is needed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from retrier.cli.printer import Column, Printer, minute
 from retrier.cli.settings import Config, EnvFile, load_remarking
 from retrier.domain.access import AccessRole
 from retrier.domain.times import NoTime, as_sentence, read_duration
+from retrier.domain.values import dataclass
 
 app = make_app(
     "Tokens for programs: made, listed, revoked. They use the settings, not the service."

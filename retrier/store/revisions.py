@@ -1,11 +1,11 @@
 """Revisions of the schema: the one that a database is at, and the newest one that we know."""
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from sqlalchemy import inspect, text
 
+from retrier.domain.values import dataclass
 from retrier.errors import DatabaseRefused
 from retrier.store import schema
 from retrier.store.engine.transaction import Transaction

@@ -1,7 +1,7 @@
 """Where Amazon SQS is, who we are there, and how queues are named."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -10,6 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from retrier.domain.dialects.sqs import name_in_arn
+from retrier.domain.values import dataclass
 from retrier.errors import AccessRefused, ConfigurationError
 
 VISIBILITY = 60

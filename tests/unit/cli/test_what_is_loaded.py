@@ -3,7 +3,17 @@
 import subprocess
 import sys
 
-SLOW = ("alembic", "apscheduler", "fastapi", "jinja2", "kombu", "psycopg", "sqlalchemy", "uvicorn")
+SLOW = (
+    "alembic",
+    "httpx",
+    "apscheduler",
+    "fastapi",
+    "jinja2",
+    "kombu",
+    "psycopg",
+    "sqlalchemy",
+    "uvicorn",
+)
 
 
 def test_the_command_line_loads_nothing_that_only_a_service_needs() -> None:
