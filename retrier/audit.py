@@ -6,7 +6,7 @@ refused than done without a trace.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import wraps
@@ -39,6 +39,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import Selection, bounds_of, chosen_parts
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.domain.text import clean
+from retrier.domain.values import dataclass
 from retrier.domain.views import View
 from retrier.errors import DataRefused, KeyReused, NotAllowed
 from retrier.store.archive import AskedArchive

@@ -1,7 +1,7 @@
 """Edits that a person asks for: the gateway's part about them."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from retrier.audit import audited, audited_if_refused
@@ -24,6 +24,7 @@ from retrier.domain.edits import (
     show_editable,
 )
 from retrier.domain.identity import canonical
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.events.event import Emit
 from retrier.events.processor import (

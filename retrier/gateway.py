@@ -6,7 +6,7 @@ their role does not allow, and adds the queues of their rights to what they sele
 
 from collections.abc import Callable, Container, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import assert_never
@@ -52,6 +52,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.domain.views import SavedView, View, ViewRefusal
 from retrier.domain.wire import PropertyCodec
 from retrier.edits import Edits

@@ -1,11 +1,12 @@
 """The guard: holds a request to the rights of who asks, before anything is changed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from retrier.audit import Audit
 from retrier.domain.access import NOT_YOURS, OPEN, Access, Right, covers
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.errors import NotAllowed
 from retrier.store.engine.database import Database
 from retrier.store.imports import find_error_queue

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from retrier.domain.failed_imports import (
 from retrier.domain.failed_message import FailedImport, Received
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.text import clean
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.errors import DataRefused
 from retrier.events.event import Emit

@@ -1,6 +1,5 @@
 """What an administrator does with tokens: the gateway's part about them."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from secrets import token_bytes
 
@@ -15,6 +14,7 @@ from retrier.domain.access import (
     is_token_name,
     make_token,
 )
+from retrier.domain.values import dataclass
 from retrier.events.event import Emit
 from retrier.guard import Guard
 from retrier.imports import recording

@@ -1,7 +1,6 @@
 """The event log: listed, and followed in an answer that does not end."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import Annotated
@@ -15,6 +14,7 @@ from retrier.api.live import Relay
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.places import Followed, followed, read_number
 from retrier.api.shapes import messages as shapes
+from retrier.domain.values import dataclass
 from retrier.errors import RetrierError
 from retrier.http.filters import EventQuery, read_events
 from retrier.http.live_answer import LiveAnswer, happens, part

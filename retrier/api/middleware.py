@@ -7,7 +7,7 @@ in silence: `{"selection": {"queue": "x"}, "selection": {"all": true}}` would me
 import json
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
@@ -22,6 +22,7 @@ from retrier.api.origins import preflight, telling
 from retrier.domain.hosts import Hosts, Origin, Proxies, parse_host, parse_origin
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
+from retrier.domain.values import dataclass
 from retrier.events.event import Emit
 from retrier.events.service import RequestRefused
 from retrier.http.access import PEER

@@ -1,7 +1,7 @@
 """What the API is built from, and how many requests may be at work at the same time."""
 
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import Annotated, TypeVar
 
@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import Callers
 from retrier.domain.access import Access
+from retrier.domain.values import dataclass
 from retrier.events.event import Emit, ignore
 from retrier.http.access import find_access
 from retrier.http.parts import FaceParts, refuse_policies

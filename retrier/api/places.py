@@ -3,7 +3,7 @@
 import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ from retrier.api.answers import TOTAL_COUNT
 from retrier.api.requests import OrderQuery, PageNumber, PageQuery, link, page_headers, read_page
 from retrier.domain.identity import is_guid
 from retrier.domain.text import clean
+from retrier.domain.values import dataclass
 from retrier.http.problems import WrongField
 from retrier.store.message_lists import Key, Order, Page, PageRequest, Place, Sort
 

@@ -1,7 +1,7 @@
 """What a request says: its page, order and filter, times and durations, ids, and who asks."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -35,6 +35,7 @@ from retrier.domain.times import (
     read_duration,
     read_moment,
 )
+from retrier.domain.values import dataclass
 from retrier.gateway import Gateway
 from retrier.http.filters import FilterQuery, choice, is_yes, read_filter
 from retrier.http.parts import LONGEST_KEY, asked_by

@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +30,7 @@ from retrier.domain.audit import (
     read_audit_link,
 )
 from retrier.domain.failed_imports import Sent
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Edit, Outgoing
 from retrier.errors import (
     AuditUnavailable,

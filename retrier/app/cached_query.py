@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, TypeVar
 
 from retrier.clock import Clock
+from retrier.domain.values import dataclass
 from retrier.errors import DatabaseUnavailable
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from retrier import __version__
@@ -11,6 +11,7 @@ from retrier.app.schedule import DEPTHS_WHERE_PAID
 from retrier.domain.processes import RunningProcess, find_differences
 from retrier.domain.streams import StreamRule
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.errors import (
     AccessRefused,
     BrokerUnavailable,

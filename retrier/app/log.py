@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from threading import Lock
 from types import MappingProxyType
 from typing import Generic, Literal, Protocol, Self, TextIO, TypeVar
@@ -28,6 +28,7 @@ from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition, FailedImport, Noteworthy, OwnCopy
 from retrier.domain.recording import Recorded
 from retrier.domain.retry_batch import Ejected
+from retrier.domain.values import dataclass
 from retrier.errors import (
     BrokerUnavailable,
     DatabaseUnavailable,

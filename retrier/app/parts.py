@@ -1,7 +1,7 @@
 """What all parts of the service share, and what is built from it: the only code that knows all of it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from functools import partial
 from glob import escape
@@ -29,6 +29,7 @@ from retrier.domain.dialects import BUILT_IN
 from retrier.domain.dialects.dialect import have_none
 from retrier.domain.hosts import Hosts, Proxies, parse_host, parse_network, parse_origin
 from retrier.domain.retention import SecondLook, find_ages
+from retrier.domain.values import dataclass
 from retrier.errors import ConfigurationError
 from retrier.events.event import Emit
 from retrier.gateway import Gateway

@@ -1,11 +1,12 @@
 """The policies in force: read at the start, and again when their file changes."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from retrier.clock import Clock, SystemClock
+from retrier.domain.values import dataclass
 from retrier.errors import ConfigurationError
 from retrier.events.event import Emit, ignore
 from retrier.events.service import PoliciesRight, PoliciesTaken, PoliciesWrong

@@ -1,12 +1,12 @@
 """Whether the service is ready, part by part, each with a reason; can be read at any time."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 
 from retrier.clock import Clock
 from retrier.domain.processor_work import STANDSTILL_AFTER, find_hang
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease

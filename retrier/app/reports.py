@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from retrier import __version__
@@ -16,6 +15,7 @@ from retrier.domain.processes import (
     find_differences,
     is_ingesting,
 )
+from retrier.domain.values import dataclass
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.events.service import ProcessesAgree, ProcessesDiffer
 from retrier.ingestion.ingestor import Ingestor

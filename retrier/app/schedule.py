@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from threading import Event
@@ -19,6 +18,7 @@ from retrier.app.reports import PolicyReport, Process, ProcessReport, ReadReport
 from retrier.app.server import Listening
 from retrier.clock import Clock
 from retrier.domain.retention import SecondLook
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError, ServiceUnavailable
 from retrier.events.event import Emit

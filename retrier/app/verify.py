@@ -1,12 +1,13 @@
 """`retrier verify`: checks database and staging queue against the rules; needs no service."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 from retrier.app.parts import make_transport
 from retrier.app.process import is_dead
 from retrier.domain.text import count_messages, count_of
+from retrier.domain.values import dataclass
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.settings import Settings
 from retrier.store.engine.database import Database, DatabaseOptions

@@ -5,15 +5,30 @@ Each call names the shape of the answer (`retrier/api/shapes`), which is the one
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from http.client import HTTPException
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar, cast
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from urllib.parse import quote, urlsplit
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+)
 
-import httpx
-
+from retrier.cli.late import Late
+from retrier.domain.hosts import is_loopback
 from retrier.domain.identity import is_guid
+from retrier.domain.values import dataclass
 from retrier.errors import RequestRefused, ServiceUnavailable
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    httpx = Late("httpx")
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -62,7 +77,7 @@ class WrongValue(RequestRefused):
 class ApiClient:
     """A client of one service. Every call may raise ServiceUnavailable and RequestRefused."""
 
-    def __init__(self, http: httpx.Client, url: str) -> None:
+    def __init__(self, http: "httpx.Client", url: str) -> None:
         self._http = http
         self._url = url
 
@@ -123,7 +138,7 @@ class ApiClient:
     ) -> Iterator[Iterator[str]]:
         """Yield the lines of an answer that does not end; a break is ServiceUnavailable, too."""
         query = {name: valid_text(value) for name, value in params.items()}
-        address = _address(path)
+        address = address_of(path)
         try:
             with self._http.stream("GET", address, params=query, headers=dict(headers)) as answer:
                 if not answer.is_success:
@@ -204,7 +219,7 @@ class ApiClient:
         headers: Mapping[bytes, bytes],
         advice: str,
         params: Mapping[str, str] = MappingProxyType({}),
-    ) -> httpx.Response:
+    ) -> "httpx.Response":
         """Send a request that changes something; `advice` is for when nobody knows whether it did.
 
         Raises ServiceUnavailable, RequestRefused.
@@ -212,7 +227,7 @@ class ApiClient:
         try:
             answer = self._http.request(
                 method,
-                _address(path),
+                address_of(path),
                 json=content,
                 headers=dict(headers),
                 params={name: valid_text(value) for name, value in params.items()},
@@ -232,15 +247,15 @@ class ApiClient:
                 return
             number += 1
 
-    def _get(self, path: Sequence[str], params: Params) -> httpx.Response:
+    def _get(self, path: Sequence[str], params: Params) -> "httpx.Response":
         try:
             query = {name: valid_text(str(value)) for name, value in params.items()}
-            answer = self._http.get(_address(path), params=query)
+            answer = self._http.get(address_of(path), params=query)
         except httpx.TransportError as error:
             raise self._out_of_reach(error) from error
         return self._checked(answer)
 
-    def _checked(self, answer: httpx.Response) -> httpx.Response:
+    def _checked(self, answer: "httpx.Response") -> "httpx.Response":
         if answer.status_code >= _SERVER_ERROR:
             raise ServiceUnavailable(f"The service at {self._url} cannot work: {_words(answer)}")
         if _OURS not in answer.headers:
@@ -251,24 +266,24 @@ class ApiClient:
             raise RequestRefused(_words(answer))
         return answer
 
-    def _total(self, answer: httpx.Response, otherwise: int) -> int:
+    def _total(self, answer: "httpx.Response", otherwise: int) -> int:
         said = answer.headers.get("Total-Count", "")
         return int(said) if said.isdecimal() else otherwise
 
-    def _object(self, _shape: type[T], answer: httpx.Response) -> T:
+    def _object(self, _shape: type[T], answer: "httpx.Response") -> T:
         """Return what was answered as what it is: only that it is an object is looked at."""
         found = self._json(answer)
         if not isinstance(found, dict):
             raise self._strange()
         return cast("T", found)
 
-    def _items(self, _shape: type[T], answer: httpx.Response) -> list[T]:
+    def _items(self, _shape: type[T], answer: "httpx.Response") -> list[T]:
         items = self._json(answer)
         if not isinstance(items, list):
             raise self._strange()
         return items
 
-    def _json(self, answer: httpx.Response) -> Any:
+    def _json(self, answer: "httpx.Response") -> Any:
         try:
             return answer.json()
         except ValueError as error:
@@ -277,9 +292,30 @@ class ApiClient:
     def _strange(self) -> ServiceUnavailable:
         return ServiceUnavailable(f"What answers at {self._url} is not Retrier. {_ADVICE}")
 
-    def _out_of_reach(self, error: httpx.TransportError) -> ServiceUnavailable:
+    def _out_of_reach(self, error: "httpx.TransportError") -> ServiceUnavailable:
         reason = str(error) or type(error).__name__
         return ServiceUnavailable(f"Cannot reach the service at {self._url}: {reason}. {_ADVICE}")
+
+
+def fetch(url: str, headers: Mapping[str, str], seconds: float) -> bytes:
+    """Return what a service answers within so many seconds, by what Python brings: `httpx` is late.
+
+    As there, proxies of the environment are used, but not for loopback addresses, and no redirect is
+    followed: it would take the token to somebody else. Raises ServiceUnavailable.
+    """
+    opener = OpenerDirector()
+    proxies: dict[str, str] | None = {} if is_loopback(urlsplit(url).hostname or "") else None
+    for handler in (ProxyHandler(proxies), HTTPHandler(), HTTPSHandler(), HTTPErrorProcessor()):
+        opener.add_handler(handler)
+    opener.add_handler(HTTPDefaultErrorHandler())
+    asked = Request(url, headers=dict(headers))  # noqa: S310 - http or https, as `base` says
+    try:
+        with opener.open(asked, timeout=seconds) as answer:
+            if _OURS in answer.headers:
+                return bytes(answer.read())
+    except (OSError, HTTPException, ValueError) as error:
+        raise ServiceUnavailable(str(error)) from error
+    raise ServiceUnavailable(f"What answers at {url} is not Retrier.")
 
 
 class _Seen:
@@ -303,7 +339,8 @@ class _Seen:
         return place < 0
 
 
-def _address(path: Sequence[str]) -> str:
+def address_of(path: Sequence[str]) -> str:
+    """Return the path of a URL that names what is at a path under /api."""
     return "/api/" + "/".join(_quoted(part) for part in path)
 
 
@@ -317,7 +354,7 @@ def valid_text(typed: str) -> str:
     return typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _wrong_value(answer: httpx.Response) -> WrongValue:
+def _wrong_value(answer: "httpx.Response") -> WrongValue:
     """Return what is wrong. Its advice is left out: that is for who writes requests."""
     try:
         problem = answer.json()
@@ -327,7 +364,7 @@ def _wrong_value(answer: httpx.Response) -> WrongValue:
         return WrongValue(_words(answer), {})
 
 
-def _words(answer: httpx.Response) -> str:
+def _words(answer: "httpx.Response") -> str:
     """Return the detail of a problem, and its advice; 404 has no advice that helps here."""
     try:
         problem = answer.json()

@@ -1,7 +1,6 @@
 """`retrier archive`, `unarchive`, `resolve`, and the operations that these become."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -36,6 +35,7 @@ from retrier.cli.selection import (
     note_plan,
     planned,
 )
+from retrier.domain.values import dataclass
 
 _OPERATIONS = (
     Column(title="id"),

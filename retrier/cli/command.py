@@ -1,5 +1,6 @@
 """What all commands share: options, exit codes, short ids, and the tools they work with."""
 
+import json
 import os
 import re
 import ssl
@@ -7,15 +8,15 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass
 from enum import IntEnum, StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec, TypeVar, get_type_hints
+from urllib.parse import urlsplit
 
-import httpx
 import typer
 from typer.core import TyperCommand, TyperGroup
 
@@ -23,12 +24,14 @@ from retrier import __version__
 from retrier.api.shapes import OnlyId
 from retrier.api.shapes.operations import AskedRetry
 from retrier.cli import editor
-from retrier.cli.api_client import ApiClient, Listing, WrongValue
+from retrier.cli.api_client import ApiClient, Listing, WrongValue, address_of, fetch
+from retrier.cli.late import Late
 from retrier.cli.logins import is_due, logins_of_this_person, renew
 from retrier.cli.printer import SHORT_ID, Printer, counted, harmless, one_line, short_id
 from retrier.clock import Clock, SystemClock
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.text import SHORTEST, ids_beginning, redact
+from retrier.domain.values import dataclass
 from retrier.errors import (
     BrokerUnavailable,
     ConfigurationError,
@@ -37,6 +40,11 @@ from retrier.errors import (
     RetrierError,
     ServiceUnavailable,
 )
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    httpx = Late("httpx")
 
 P = ParamSpec("P")
 C = TypeVar("C", bound=Callable[..., Any])
@@ -139,25 +147,32 @@ def make_app(help_text: str, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
 
 Headers = Mapping[bytes, bytes]
 
-Connect = Callable[[str, Headers], httpx.Client]
+Fetch = Callable[[str, Mapping[str, str], float], bytes]
+"""Returns what is at a URL: asked with these headers, within so many seconds."""
+
+Connect = Callable[[str, Headers], "httpx.Client"]
 """Makes an HTTP client from a base URL and the headers of all requests; does not connect."""
 
-_TIMEOUT = httpx.Timeout(60, connect=5)
+_ANSWERED, _CONNECTED = 60, 5
 """Seconds; an answer may take long, because counting a million messages takes several."""
 
 _LOOPBACK = ("localhost", "127.", "::1")
 
 
-def connect(base_url: str, headers: Headers) -> httpx.Client:
+def connect(base_url: str, headers: Headers) -> "httpx.Client":
     """Make a client; a proxy named by the environment is not used for loopback addresses.
 
-    Certificates are checked against the machine's own authorities, and those of SSL_CERT_FILE.
+    Certificates are checked against the machine's own authorities, and those of SSL_CERT_FILE. Raises
+    ConfigurationError.
     """
-    url = httpx.URL(base_url)
+    try:
+        url = httpx.URL(base_url)
+    except httpx.InvalidURL as error:
+        raise _no_url(base_url) from error
     return httpx.Client(
         base_url=base_url,
         headers=dict(headers),
-        timeout=_TIMEOUT,
+        timeout=httpx.Timeout(_ANSWERED, connect=_CONNECTED),
         trust_env=not url.host.startswith(_LOOPBACK),
         verify=ssl.create_default_context() if url.scheme == "https" else True,
     )
@@ -178,6 +193,7 @@ class Tools:
     """Network, time and output of a command, which tests replace."""
 
     connect: Connect = connect
+    fetch: Fetch = fetch
     pause: Callable[[float], None] = pause
     confirm: Callable[[str], bool | None] = confirm
     edit: Callable[[str], str | None] = editor.edit
@@ -441,6 +457,10 @@ def one_of(words: type[Word]) -> Callable[[str], Word]:
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
+_AT_ONCE = 0.3
+"""Seconds that a person who has pressed the tabulator waits for the service."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalledService:
     """Which service a command calls, and how the answer is printed."""
@@ -469,30 +489,39 @@ class CalledService:
         return _check_url(self.url)
 
     @contextmanager
-    def open(
-        self, ctx: typer.Context, within: float | None = None, *, as_nobody: bool = False
-    ) -> Iterator[ApiClient]:
-        """Yield a client of the service, which waits so many seconds.
+    def open(self, ctx: typer.Context, *, as_nobody: bool = False) -> Iterator[ApiClient]:
+        """Yield a client of the service.
 
         Raises ConfigurationError, and RequestRefused if a log-in has run out.
         """
         base, tools = self.base, tools_of(ctx)
-        token = "" if as_nobody else self._find_token(tools, base)
-        headers = user_agent()
-        if token:
-            headers[b"Authorization"] = f"Bearer {token}".encode()
+        headers = user_agent() if as_nobody else self._headers(tools, base)
         with tools.connect(base, headers) as http:
-            if within is not None:
-                http.timeout = httpx.Timeout(within)
             yield ApiClient(http, redact(base))
+
+    def find_at_once(self, ctx: typer.Context, path: Sequence[str]) -> list[dict[str, object]]:
+        """Return the first page of a list, for somebody who has pressed the tabulator.
+
+        Raises ServiceUnavailable if it takes longer, and what `open` raises.
+        """
+        base, tools = self.base, tools_of(ctx)
+        headers = {
+            name.decode(): text.decode() for name, text in self._headers(tools, base).items()
+        }
+        try:
+            found = json.loads(tools.fetch(base + address_of(path), headers, _AT_ONCE))
+        except ValueError as error:
+            raise ServiceUnavailable(str(error)) from error
+        return found if isinstance(found, list) else []
+
+    def _headers(self, tools: Tools, base: str) -> dict[bytes, bytes]:
+        token = self._find_token(tools, base)
+        return {**user_agent(), **({b"Authorization": f"Bearer {token}".encode()} if token else {})}
 
     def _find_token(self, tools: Tools, base: str) -> str:
         given = _read_token(self.token_file)
         return given if given or self.token_file else _find_login(tools, base)
 
-
-_AT_ONCE = 0.3
-"""Seconds that a person who has pressed the tabulator waits for the service."""
 
 _PLAIN = re.compile(r"[\w][\w.@/+-]*")
 _OTHERS = re.compile(r"[^\w .,()/-]+")
@@ -515,8 +544,7 @@ def offer(*path: str, key: str = "id", remark: str = "") -> Complete:
             url=told.get("url") or DEFAULT_URL, token_file=told.get("token_file")
         )
         try:
-            with service.open(ctx, within=_AT_ONCE) as api:
-                items = api.page(dict[str, object], *path).items
+            items = service.find_at_once(ctx, path)
         except RetrierError:
             return []
         found = (
@@ -677,14 +705,18 @@ class FollowedPages(Pages):
 def _check_url(url: str) -> str:
     """Return the base URL without a final slash or /api, which people add."""
     try:
-        parts = httpx.URL(url)
-        known = parts.scheme in ("http", "https") and parts.host and parts.port != 0
-    except (httpx.InvalidURL, ValueError):
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
         known = False
     if not known:
-        shown = redact(url)
-        raise ConfigurationError([f"--url or RETRIER_URL: {shown} is no http:// or https:// URL"])
+        raise _no_url(url)
     return url.rstrip("/").removesuffix("/api")
+
+
+def _no_url(url: str) -> ConfigurationError:
+    shown = redact(url)
+    return ConfigurationError([f"--url or RETRIER_URL: {shown} is no http:// or https:// URL"])
 
 
 def user_agent() -> dict[bytes, bytes]:

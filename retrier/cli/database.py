@@ -31,7 +31,7 @@ def upgrade(
 ) -> None:
     """Upgrade the tables of the database to this version."""
     settings = load_remarking(ctx, config)
-    from retrier.app import upgrade_database  # noqa: PLC0415 - slow to load: wrong settings first
+    from retrier.app.check import upgrade_database  # noqa: PLC0415 - slow to load: wrong settings first
 
     # Beside a file of settings the default is a mistake: a new file would look like the database.
     done = upgrade_database(settings, may_create=config is None or is_database_named(settings))
@@ -68,7 +68,7 @@ def copy(
     """
     settings = load_remarking(ctx, config)
     target = name_database(settings, to, "--to or RETRIER_COPY_TO")
-    from retrier.app import CopyStep, copy_database  # noqa: PLC0415 - as above
+    from retrier.app.database_copy import CopyStep, copy_database  # noqa: PLC0415 - as above
 
     tools = tools_of(ctx)
     begun = tools.clock.monotonic()

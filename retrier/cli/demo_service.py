@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from retrier.app import serve
+from retrier.app.service import serve
 from retrier.cli.command import with_exit_code
 from retrier.cli.settings import load_config
 from retrier.demo.shop_page import shop_page

@@ -75,7 +75,7 @@ def try_dialects(
     """
     settings = load_config(config)
     printer = service.printer(ctx)
-    from retrier.app import try_messages  # noqa: PLC0415 - slow to load: wrong settings first
+    from retrier.app.dialects import try_messages  # noqa: PLC0415 - slow to load: wrong settings first
 
     if file is None:
         with service.open(ctx) as api:
@@ -158,7 +158,7 @@ def _read_lines(file: Path, text: str) -> Iterator[object]:
 
 def _written(found: Mapping[str, Any], queue: str) -> Any:
     """Make a message of what is written: as here, as `imports show`, or as the broker's tools."""
-    from retrier.app import written  # noqa: PLC0415 - as above
+    from retrier.app.dialects import written  # noqa: PLC0415 - as above
 
     properties = found.get("properties") or {}
     headers = found.get("headers") or _table(properties).get("headers") or {}

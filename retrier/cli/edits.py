@@ -3,7 +3,6 @@
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +23,7 @@ from retrier.cli.command import (
 from retrier.cli.pending import confirm
 from retrier.cli.printer import Printer, short_id
 from retrier.cli.retry import given_up_app
+from retrier.domain.values import dataclass
 from retrier.errors import ConfigurationError, RequestRefused
 
 app = given_up_app

@@ -3,7 +3,6 @@
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -51,6 +50,7 @@ from retrier.domain.classifiers import NO_REASON
 from retrier.domain.decision import AGAIN
 from retrier.domain.fields import PREFIX
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PACKED, packed_as
 from retrier.errors import RequestRefused
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated
 
@@ -28,6 +27,7 @@ from retrier.cli.errors import app as errors_app
 from retrier.cli.printer import Column, Printer, moment, one_line
 from retrier.cli.selection import moment as moment_of
 from retrier.domain.events import KINDS, find_wrong_kind
+from retrier.domain.values import dataclass
 from retrier.errors import ServiceUnavailable
 
 _PAUSE = 2.0

@@ -1,7 +1,7 @@
 """`retrier groups`, and `retrier comment`: what a person wants others to know of a group."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -24,6 +24,7 @@ from retrier.cli.command import (
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.selection import moment
 from retrier.domain.classifiers import CLASSIFIERS, GroupKey
+from retrier.domain.values import dataclass
 
 _ID = Column(title="id")
 _TIMES = (

@@ -3,7 +3,6 @@
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -41,6 +40,7 @@ from retrier.cli.printer import (
 )
 from retrier.cli.selection import PlanOption, note_plan, planned
 from retrier.domain.failed_imports import ImportKind, kind_of
+from retrier.domain.values import dataclass
 from retrier.errors import RequestRefused
 
 _SHOWN_TEXT = 2_000

@@ -2,14 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import httpx
 import typer
 
 from retrier.api.shapes.service import Authentication, MyRoutes
 from retrier.cli.command import CalledService, Tools, command, make_app, tools_of, user_agent
+from retrier.cli.late import Late
 from retrier.cli.logins import (
     Login,
     ask,
@@ -20,7 +19,13 @@ from retrier.cli.logins import (
 )
 from retrier.cli.printer import harmless
 from retrier.domain.text import redact
+from retrier.domain.values import dataclass
 from retrier.errors import RequestRefused
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    httpx = Late("httpx")
 
 app = make_app("Log in and log out.")
 
@@ -96,7 +101,7 @@ class _Flow:
     """One log-in by the device flow (RFC 8628)."""
 
     tools: Tools
-    http: httpx.Client
+    http: "httpx.Client"
     told: Authentication
     client_id: str
 

@@ -3,16 +3,22 @@
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import httpx
-
+from retrier.cli.late import Late
 from retrier.clock import Clock
 from retrier.domain.hosts import is_loopback
+from retrier.domain.values import dataclass
 from retrier.errors import ConfigurationError, RequestRefused, ServiceUnavailable
 from retrier.private_files import find_open_to_others, write_private_file
+
+if TYPE_CHECKING:
+    import httpx
+else:
+    httpx = Late("httpx")
 
 _SPARE = 30
 """Seconds before its end after which a token is renewed."""
@@ -104,7 +110,7 @@ def is_due(login: Login, clock: Clock) -> bool:
     return clock.now().timestamp() > login.ends - _SPARE
 
 
-def renew(http: httpx.Client, login: Login, clock: Clock) -> Login:
+def renew(http: "httpx.Client", login: Login, clock: Clock) -> Login:
     """Return a token in place of one that has run out. Raises RequestRefused, ServiceUnavailable."""
     if not login.renews_with:
         raise RequestRefused(f"The log-in has run out. {_AGAIN}")
@@ -120,7 +126,7 @@ def renew(http: httpx.Client, login: Login, clock: Clock) -> Login:
 
 
 def ask(
-    http: httpx.Client, address: str, form: Mapping[str, str] | None = None
+    http: "httpx.Client", address: str, form: Mapping[str, str] | None = None
 ) -> tuple[int, dict[str, object]]:
     """Return status and JSON object of a provider's answer. Raises ServiceUnavailable."""
     host = check_address(address)

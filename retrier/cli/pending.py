@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -29,6 +28,7 @@ from retrier.cli.printer import Column, Printer, counted, duration, minute, shor
 from retrier.cli.retry import Asking
 from retrier.cli.selection import Ids, PlanOption, note_plan, planned, resolve_ids
 from retrier.domain.times import NoTime, read_duration
+from retrier.domain.values import dataclass
 
 Queue = Annotated[
     str | None,

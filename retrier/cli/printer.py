@@ -6,7 +6,6 @@ Answers go to standard output and remarks to standard error, so that a pipe has 
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
 from textwrap import indent
@@ -18,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from retrier.cli.api_client import Listing
+from retrier.domain.values import dataclass
 
 T = TypeVar("T")
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import typer
@@ -24,6 +23,7 @@ from retrier.cli.command import ExitCode, Tools
 from retrier.cli.printer import Printer, short_id
 from retrier.clock import Clock
 from retrier.domain.retry_operation import name_skipped
+from retrier.domain.values import dataclass
 from retrier.errors import ServiceUnavailable
 
 Watchable = OperationDetails | ArchiveOperationDetails

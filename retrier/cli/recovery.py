@@ -1,7 +1,6 @@
 """`retrier recover`: after a restore, what was on its way; nothing is presumed meanwhile."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -13,6 +12,7 @@ from retrier.cli.pending import TWICE, confirm
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.retry import Asking
 from retrier.cli.selection import moment, planned
+from retrier.domain.values import dataclass
 
 app = make_app("Recover after a restore.")
 

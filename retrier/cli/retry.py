@@ -1,7 +1,6 @@
 """`retrier retry`, and `retrier errors revive` and `dead`: asks for a retry, and follows it to its end."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 from uuid import uuid4
@@ -32,6 +31,7 @@ from retrier.cli.patches import PatchFile, read_patch_file, show_patch_preview
 from retrier.cli.printer import Column, Printer, counted, short_id
 from retrier.cli.progress import RETRIES, exit_code_of, watch_operation
 from retrier.cli.selection import SelectionOptions, TermOptions, describe, note_plan
+from retrier.domain.values import dataclass
 from retrier.errors import RequestRefused
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 

@@ -1,7 +1,7 @@
 """The options that select messages and say how they are sent, and the plan of a dry run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated
 
 import typer
@@ -27,6 +27,7 @@ from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import read_plan
 from retrier.domain.selection import WantedDisposition, is_of_content
 from retrier.domain.times import NoTime, is_duration, read_duration, read_moment
+from retrier.domain.values import dataclass
 from retrier.errors import RequestRefused
 from retrier.policy.reasons import BUILT_IN
 

@@ -57,7 +57,7 @@ def run(
     # What is loaded is no garbage, and to search it again and again takes a quarter of the time.
     gc.disable()
     try:
-        from retrier.app import serve  # noqa: PLC0415 - slow to load: wrong settings come first
+        from retrier.app.service import serve  # noqa: PLC0415 - slow to load: wrong settings come first
     finally:
         gc.enable()
     raise typer.Exit(serve(settings, frozenset(role or Role), config))
@@ -74,7 +74,7 @@ def check(
     tried. No message is handed out, and nothing that is made stays.
     """
     settings = load_remarking(ctx, config)
-    from retrier.app import check as look  # noqa: PLC0415 - as in run
+    from retrier.app.check import check as look  # noqa: PLC0415 - as in run
 
     printer = printer_of(ctx, as_json=as_json)
     if not as_json:
@@ -107,7 +107,7 @@ def verify(
     service.
     """
     settings = load_remarking(ctx, config)
-    from retrier.app import verify as look  # noqa: PLC0415 - as in run
+    from retrier.app.verify import verify as look  # noqa: PLC0415 - as in run
 
     found = asdict(look(settings))
     printer = printer_of(ctx, as_json=as_json)

@@ -1,7 +1,6 @@
 """`retrier token`: tokens for programs, kept in the database of the settings; no service is needed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from retrier.cli.printer import Column, Printer, minute
 from retrier.cli.settings import Config, EnvFile, load_remarking
 from retrier.domain.access import AccessRole
 from retrier.domain.times import NoTime, as_sentence, read_duration
+from retrier.domain.values import dataclass
 
 app = make_app(
     "Tokens for programs: made, listed, revoked. They use the settings, not the service."
@@ -91,7 +91,7 @@ def create(
     """
     printer = printer_of(ctx, as_json=as_json)
     asked = (wanted.name, wanted.role, wanted.patterns, wanted.lasts)
-    from retrier.app import create_token, write_token  # noqa: PLC0415 - slow to load
+    from retrier.app.tokens import create_token, write_token  # noqa: PLC0415 - slow to load
 
     if for_file:
         made = write_token(*asked)
@@ -111,7 +111,7 @@ def list_all(
 ) -> None:
     """List the tokens of the database and of the settings."""
     settings = load_remarking(ctx, config)
-    from retrier.app import find_tokens  # noqa: PLC0415 - as above
+    from retrier.app.tokens import find_tokens  # noqa: PLC0415 - as above
 
     found = find_tokens(settings)
     printer_of(ctx, as_json=as_json).show(
@@ -135,7 +135,7 @@ def revoke(
     Within a second nobody is let in with it, on every instance.
     """
     settings = load_remarking(ctx, config)
-    from retrier.app import revoke_token  # noqa: PLC0415 - as above
+    from retrier.app.tokens import revoke_token  # noqa: PLC0415 - as above
 
     why_not = revoke_token(settings, name, _who(user))
     printer = printer_of(ctx, as_json=as_json)

@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from shutil import which
@@ -27,6 +26,7 @@ from retrier.demo.shop import (
 )
 from retrier.demo.workspace import Workspace, temporary_workspace
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.errors import RetrierError, ServiceUnavailable
 
 _COMMANDS = (

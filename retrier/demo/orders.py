@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Set as AbstractSet
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
+
+from retrier.domain.values import dataclass
 
 
 class Defect(StrEnum):

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event, Lock, Thread
 
@@ -14,6 +14,7 @@ import httpx
 from retrier.demo.orders import Defect, Order, handle
 from retrier.domain import headers
 from retrier.domain.text import count_of
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Confirmed, Outgoing
 from retrier.errors import BrokerUnavailable, RetrierError
 from retrier.private_files import make_private_file

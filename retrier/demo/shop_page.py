@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from retrier.demo.shop import ShopCounts, read_counts
 from retrier.demo.workspace import Workspace
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
 from retrier.web.forms import SentForm
 from retrier.web.groups import GroupList, GroupRow

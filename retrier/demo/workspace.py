@@ -7,10 +7,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from retrier.demo.orders import Defect
+from retrier.domain.values import dataclass
 from retrier.private_files import make_private_file
 
 _STOP = 10

@@ -6,7 +6,6 @@ what they show; no route decides by itself.
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -15,6 +14,7 @@ from typing import assert_never
 from zlib import crc32
 
 from retrier.domain.hosts import Proxies
+from retrier.domain.values import dataclass
 
 
 class AccessRole(StrEnum):

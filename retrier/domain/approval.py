@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
@@ -10,6 +9,7 @@ from hashlib import sha256
 from retrier.domain.selection import Selection, WantedDisposition, chosen_parts
 from retrier.domain.text import count_messages
 from retrier.domain.times import show_time
+from retrier.domain.values import dataclass
 
 
 class ApprovedAct(StrEnum):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum, StrEnum
 from hashlib import sha256
@@ -11,6 +11,7 @@ from typing import assert_never
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.selection import Selection, bounds_of, chosen_parts
+from retrier.domain.values import dataclass
 
 
 class Act(StrEnum):

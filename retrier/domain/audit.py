@@ -6,13 +6,14 @@ are the chain. Whoever takes a line out, changes one or moves one breaks it at t
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 from ipaddress import ip_address
 
 from retrier.domain.access import Access, How
+from retrier.domain.values import dataclass
 
 ECS_VERSION = "8.17.0"
 

@@ -1,10 +1,12 @@
 """Breakers: when a destination that fails gets no more retries, and when it gets them again."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import assert_never
+
+from retrier.domain.values import dataclass
 
 LONGEST_COOLDOWN = timedelta(minutes=15)
 """A cooldown is doubled up to this."""

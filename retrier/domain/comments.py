@@ -1,10 +1,10 @@
 """Comments on groups: what a person wrote about one, and why a text is refused."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from retrier.domain.text import LONG_BYTES, clean
+from retrier.domain.values import dataclass
 
 LONGEST = 1000
 """Characters of a comment."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -10,6 +10,7 @@ from retrier.domain import headers
 from retrier.domain.dialects import ENVELOPES, strips, unwrap
 from retrier.domain.headers import is_among
 from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Edit, Outgoing, PropertyCodec, UnreadableProperties, header_text
 
 _PERSISTENT: Mapping[str, int | str] = MappingProxyType({"delivery_mode": 2})

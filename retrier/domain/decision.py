@@ -1,12 +1,12 @@
 """Decisions: what happens next to an unresolved message, and who decided it by which rule."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import assert_never
 
 from retrier.domain.failed_message import Disposition
 from retrier.domain.streams import StreamRule
+from retrier.domain.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
@@ -22,6 +22,7 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.json_texts import why_no_json
 from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.text import jsonable
+from retrier.domain.values import dataclass
 from retrier.domain.wire import (
     MARK,
     PACKED,

@@ -1,9 +1,10 @@
 """Whether the error queues were read past a moment: only then silence means that nothing failed."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
+
+from retrier.domain.values import dataclass
 
 HEARD = timedelta(seconds=15)
 """A process that was heard of in this time is there; each writes every second while it is asked."""

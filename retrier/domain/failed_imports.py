@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -10,6 +10,7 @@ from retrier.domain.failed_message import Confirmation, FailedImport, Failure, J
 from retrier.domain.folding import candidate_ids
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.recording import Receipt
+from retrier.domain.values import dataclass
 
 _CONFIRMS = "it confirms a retry"
 NO_ID = f"{_CONFIRMS}, but {UNIQUE_MESSAGE_ID} is no unique id"

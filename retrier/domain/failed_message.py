@@ -1,13 +1,13 @@
 """A failed message, the failures seen of it, the states it can be in, and why these change."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Protocol
 
-from retrier.domain.values import value
+from retrier.domain.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ class Resolution(StrEnum):
     EDITED = "edited"
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailureDetails:
     """What the failure headers of one message say, the same for all dialects.
 
@@ -160,7 +160,7 @@ class ReadsSenderFacts(Protocol):
         ...
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """One failed message as it came off an error queue, read but not yet stored.
 

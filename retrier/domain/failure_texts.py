@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from hashlib import blake2b
 from unicodedata import is_normalized, normalize
@@ -12,6 +12,7 @@ from retrier.domain.dialects import dialect as dialect_of
 from retrier.domain.dialects.accounts import read_stored, read_worker
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.text import LONG_BYTES, clean, jsonable, out_of_limits
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
 
 

@@ -5,7 +5,6 @@ A body may be anything. What cannot be read yields no value, and never an error.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
@@ -23,6 +22,7 @@ from retrier.domain.times import (
     parse_wire_time,
     read_moment,
 )
+from retrier.domain.values import dataclass
 from retrier.domain.wire import MARK, Properties, charset_of
 
 MOST_FIELDS = 20

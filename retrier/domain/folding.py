@@ -5,7 +5,7 @@ only the newest of two messages is ever sent back. So whatever does not agree is
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from typing import NamedTuple
@@ -38,6 +38,7 @@ from retrier.domain.recording import (
 )
 from retrier.domain.sender_facts import digest, is_field
 from retrier.domain.text import clean
+from retrier.domain.values import dataclass
 
 
 class Whose(Enum):

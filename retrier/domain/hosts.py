@@ -1,8 +1,10 @@
 """Hosts and origins as the headers of a request name them, and the proxies that tell of them."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+
+from retrier.domain.values import dataclass
 
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 _LARGEST_PORT = 65535

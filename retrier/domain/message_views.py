@@ -5,11 +5,11 @@ EndpointDetailsParser). Messages of others have none of these headers; nothing i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from retrier.domain.dialects.nservicebus import EXCEPTION, guid_of
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.text import clean
+from retrier.domain.values import dataclass
 
 _SENDER = "NServiceBus.OriginatingEndpoint"
 _SENDING_MACHINE = "NServiceBus.OriginatingMachine"

@@ -1,9 +1,9 @@
 """What a provider of log-ins says of somebody, by its claims, and what that gives them here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from retrier.domain.access import AccessRole, QueuePatterns, is_pattern, role_of
+from retrier.domain.values import dataclass
 
 Claims = Mapping[str, object]
 

@@ -1,8 +1,9 @@
 """Outcomes: what became of a retry that was sent, in the words that every face uses."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from retrier.domain.values import dataclass
 
 
 class RetryOutcome(StrEnum):

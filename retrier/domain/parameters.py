@@ -6,12 +6,12 @@ for from it would be about everything.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
 from retrier.domain.text import COLUMN_BYTES
+from retrier.domain.values import dataclass
 
 _LONGEST_SHOWN = 100
 _MOST_SHOWN = 20

@@ -8,7 +8,7 @@ The same patch and the same message give the same bytes, however often they are 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -39,6 +39,7 @@ from retrier.domain.json_texts import (
     write_json,
 )
 from retrier.domain.retry_batch import StoredOriginal
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Edit, NotOfItsType, PropertyCodec, UnreadableProperties
 
 LONGEST = 64 * 1024

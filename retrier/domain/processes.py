@@ -1,8 +1,9 @@
 """Processes that use one database: what they differ in, although all should have the same."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+
+from retrier.domain.values import dataclass
 
 NO_INGESTION = (
     "no process with the role ingestion has been seen for a minute: nothing is taken off the "

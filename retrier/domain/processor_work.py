@@ -1,7 +1,7 @@
 """What the processor does or waits for, and whether it makes progress."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
@@ -9,6 +9,7 @@ from typing import assert_never
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.domain.schedule import Schedule
+from retrier.domain.values import dataclass
 from retrier.domain.wait_reasons import CLEAR, NOBODY, Obstacles, is_resting, why_not_cut
 
 

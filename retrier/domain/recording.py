@@ -6,7 +6,7 @@ Whatever runs by itself may store that it failed again, and nothing more.
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import Enum
 
@@ -21,7 +21,7 @@ from retrier.domain.failed_message import (
     Noteworthy,
     Resolution,
 )
-from retrier.domain.values import value
+from retrier.domain.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +212,7 @@ class StoredMessage:
     body: bytes | None = None
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """A failure and its message; `maybe_copy_of` names one that may be the same after all.
 
@@ -251,7 +251,7 @@ class Attempt:
         return self.failure.details.time_of_failure or self.failure.received_at
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageChange:
     """How one batch changes one message: all its attempts and confirmations together.
 

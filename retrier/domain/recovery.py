@@ -1,8 +1,9 @@
 """A recovery: a restored database may tell of retries that were on their way, and ended since."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+
+from retrier.domain.values import dataclass
 
 SLACK = timedelta(hours=1)
 """Retries that were sent so long before may have failed again after the time of the backup."""

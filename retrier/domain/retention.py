@@ -1,11 +1,12 @@
 """What is deleted for its age, how deleting gives way, and how a clock that is ahead deletes nothing."""
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import ClassVar, assert_never
 
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
+from retrier.domain.values import dataclass
 
 
 class SecondLook:

@@ -1,12 +1,13 @@
 """Retry batches: at most 1000 messages that move together through Marking, Staging, Forwarding."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
 from retrier.domain.retry_operation import CanaryState, RetryOperation
+from retrier.domain.values import dataclass
 
 BATCH_SIZE = 1000
 """Messages a batch holds at most (ServiceControl: RetriesGateway.BatchSize)."""

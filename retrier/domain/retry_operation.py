@@ -5,7 +5,7 @@ import re
 import zlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum, StrEnum
 from hashlib import sha256
@@ -15,6 +15,7 @@ from typing import assert_never
 from retrier.domain.approval import Approval, ApprovalTerms
 from retrier.domain.outcomes import OutcomeCounts, RetryOutcome, outcomes_to_show
 from retrier.domain.selection import Selection, bounds_of, chosen_parts
+from retrier.domain.values import dataclass
 
 SMALL_SELECTION = 100
 """A request that names at most this many ids overtakes bulk operations."""

@@ -1,8 +1,9 @@
 """The schedule: messages that are retried by themselves, each at its time, by rule and queue in turns."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from retrier.domain.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from retrier.domain.fields import PREFIX, FieldCondition, NoCondition, is_name, read_conditions
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
+from retrier.domain.values import dataclass
 from retrier.domain.words import as_beginnings, read_wanted
 
 

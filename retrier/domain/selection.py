@@ -1,7 +1,6 @@
 """Selections: conditions that choose the messages of a request or a list, joined by *and*."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
@@ -12,6 +11,7 @@ from retrier.domain.fields import PREFIX, FieldConditions
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.parameters import nearest
 from retrier.domain.text import IdRange
+from retrier.domain.values import dataclass
 
 
 class WantedDisposition(StrEnum):

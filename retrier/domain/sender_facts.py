@@ -8,7 +8,6 @@ what else a library changes (each dialect declares it), and whatever a retry add
 
 import json
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import sha256
@@ -18,6 +17,7 @@ from retrier.domain.copies import without_envelope
 from retrier.domain.failed_message import SenderFacts
 from retrier.domain.patches import PatchRefused, WrongPatch, patch_message, read_patch
 from retrier.domain.retry_batch import StoredOriginal
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
 
 _FIELDS = frozenset({"app_id", "cluster_id", "correlation_id", "reply_to", "type"})

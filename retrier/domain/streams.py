@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Context, Decimal
 from enum import StrEnum
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.times import EPOCH, parse_iso_time, parse_wire_time, show_time
+from retrier.domain.values import dataclass
 
 NO_POSITION = "2"
 """The position of a message that states none: behind those that do, in the order of its number."""

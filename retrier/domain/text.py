@@ -3,7 +3,7 @@
 import re
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite
@@ -12,6 +12,7 @@ from typing import Any
 
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.values import dataclass
 
 COLUMN_BYTES = 1024
 """Bytes of UTF-8 that an indexed column holds."""

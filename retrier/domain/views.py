@@ -1,7 +1,6 @@
 """Saved views: a list of the page with its conditions, under a name that can be sent to somebody."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from urllib.parse import parse_qsl, urlencode
@@ -9,6 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 from retrier.domain.fields import PREFIX
 from retrier.domain.selection import is_of_content
 from retrier.domain.text import clean
+from retrier.domain.values import dataclass
 
 LONGEST_NAME = 60
 """Characters."""

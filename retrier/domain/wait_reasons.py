@@ -4,7 +4,6 @@ All reasons are decided here. Pages, commands and the API only show them.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -20,6 +19,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.schedule import Schedule
 from retrier.domain.text import count_messages
 from retrier.domain.times import show_time
+from retrier.domain.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ import codecs
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Protocol
 
-from retrier.domain.values import value
+from retrier.domain.values import dataclass
 
 
 class UnreadableProperties(ValueError):
@@ -19,7 +19,7 @@ class NotOfItsType(ValueError):
     """A header says of which type its value is, and what it is set to is no such; its name."""
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A message that a queue delivered and that is not acknowledged yet.
 
@@ -100,7 +100,7 @@ class Unknown:
 Outcome = Confirmed | Returned | Refused | ChannelClosed | Unknown
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Properties:
     """The raw properties, decoded for reading only; no message is ever built from this.
 

@@ -9,12 +9,12 @@ import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from retrier.domain.dialects import by_name
 from retrier.domain.dialects.dialect import amqp_field
 from retrier.domain.failure_texts import derive, fold
 from retrier.domain.text import jsonable
+from retrier.domain.values import dataclass
 from retrier.domain.wire import (
     Properties,
     PropertyCodec,

@@ -1,8 +1,9 @@
 """An event, its subscribers, and the stream that connects them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import ClassVar
+
+from retrier.domain.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
 """Events of an error queue, on which failures and confirmations arrive."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from retrier.domain.failed_message import Noteworthy
 from retrier.domain.recording import Recorded
+from retrier.domain.values import dataclass
 from retrier.events.event import Event
 
 

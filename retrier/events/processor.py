@@ -1,12 +1,12 @@
 """Events of the processor: its lease, each stage of a batch, and the threads beside them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from retrier.domain.decision import Decided
 from retrier.domain.retention import Old
 from retrier.domain.retry_batch import Ejected, WindowResult
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Outcome, Outgoing
 from retrier.events.event import Event
 

@@ -1,7 +1,6 @@
 """Events of the service, of the requests it gets, of its policies and of streams."""
 
-from dataclasses import dataclass
-
+from retrier.domain.values import dataclass
 from retrier.events.event import Event
 
 

@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from math import inf
 from typing import TypeVar, cast
 
 from retrier.clock import Clock, SystemClock
+from retrier.domain.values import dataclass
 from retrier.errors import AnswerTooSlow
 
 T = TypeVar("T")

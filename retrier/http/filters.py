@@ -1,7 +1,7 @@
 """The conditions in an address: which failed messages are meant, and which events."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import datetime
 from typing import Annotated, Self
 
@@ -33,6 +33,7 @@ from retrier.domain.selection import (
 )
 from retrier.domain.text import SHORTEST, clean, ids_beginning
 from retrier.domain.times import NoTime, as_sentence, last_moment_of, read_moment
+from retrier.domain.values import dataclass
 from retrier.errors import NotAllowed
 from retrier.http.problems import WrongField
 from retrier.store.engine.database import Database

@@ -8,7 +8,7 @@ import json
 import warnings
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from secrets import token_urlsafe
 from threading import Lock
@@ -32,6 +32,7 @@ from retrier.domain.oidc import (
     is_id_token,
     read_person,
 )
+from retrier.domain.values import dataclass
 from retrier.http.access import Refused
 from retrier.http.login import Away
 from retrier.http.parts import LONGEST_NAME, one_line

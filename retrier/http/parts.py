@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 from typing import Self
@@ -19,6 +19,7 @@ from retrier.domain.failed_imports import Told, Trial, TriedMessage
 from retrier.domain.search import find_undeclared, find_ways
 from retrier.domain.selection import Part, without_content
 from retrier.domain.text import clean
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError, NotAllowed
 from retrier.gateway import Gateway

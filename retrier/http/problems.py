@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from types import MappingProxyType
 
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 
+from retrier.domain.values import dataclass
 from retrier.errors import (
     AnswerTooSlow,
     AuditUnavailable,

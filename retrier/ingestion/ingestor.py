@@ -5,12 +5,13 @@ A queue is inspected without a delivery, which would count against a delivery li
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from retrier.clock import Clock
 from retrier.domain.failed_message import Noteworthy, Received
 from retrier.domain.recording import Recorded
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Delivery
 from retrier.errors import (
     BrokerUnavailable,

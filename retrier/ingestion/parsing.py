@@ -1,7 +1,7 @@
 """What a received message is: a failure, a confirmation, a copy of our own, or a failed import."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -57,7 +57,7 @@ from retrier.domain.sender_facts import FactReader
 from retrier.domain.streams import read_position
 from retrier.domain.text import clean, out_of_limits
 from retrier.domain.times import not_ahead_of, parse_iso_time, parse_wire_time
-from retrier.domain.values import value
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Delivery, Properties, PropertyCodec, UnreadableProperties
 
 
@@ -98,7 +98,7 @@ CLOCK_SLACK = timedelta(days=1)
 """How far ahead a sender's clock may be; a later time would outrank all future failures."""
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """A delivery, its properties, and the fingerprint of properties and body.
 

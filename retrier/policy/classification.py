@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from retrier.domain.values import dataclass
 from retrier.policy import reasons
 from retrier.policy.facts import Facts, name_of
 from retrier.policy.patterns import LOOKED_AT, Globs, Patterns, matches

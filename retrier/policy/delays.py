@@ -1,12 +1,12 @@
 """Delays: how long a message waits after its nth failure, with a random part; and presets."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import assert_never
 
+from retrier.domain.values import dataclass
 from retrier.policy import reasons
 from retrier.policy.patterns import Globs
 

@@ -6,9 +6,9 @@ and only the beginning and the end of a long trace.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from retrier.domain.failed_message import Cause, FailureDetails
+from retrier.domain.values import dataclass
 
 WRAPPERS = frozenset(
     {

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
@@ -19,6 +19,7 @@ from retrier.domain.recording import Standing, Stands, what_stands
 from retrier.domain.retry_batch import Ejected
 from retrier.domain.streams import StreamRule
 from retrier.domain.text import COLUMN_BYTES, clean
+from retrier.domain.values import dataclass
 from retrier.policy import patterns
 from retrier.policy.classification import (
     MOST_CRASHES,

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import assert_never
 
 from retrier.domain.decision import Dead, Decision, Manual, RetryAt
 from retrier.domain.failed_message import Disposition
+from retrier.domain.values import dataclass
 from retrier.policy.facts import Facts
 from retrier.policy.policy_set import PolicySet, unless_copy
 

@@ -1,7 +1,8 @@
 """What a rule does, in words, for all who show rules to people."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from retrier.domain.values import dataclass
 
 _UNITS = ((86400, "d", "days"), (3600, "h", "hours"), (60, "min", "minutes"), (1, "s", "seconds"))
 _DEAD = "dead"

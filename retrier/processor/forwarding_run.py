@@ -1,7 +1,7 @@
 """The values of Forwarding: a batch while its copies come, its windows, and their outcomes."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate, takewhile
 from typing import assert_never
 
@@ -13,6 +13,7 @@ from retrier.domain.retry_batch import (
     RevertCause,
     WindowResult,
 )
+from retrier.domain.values import dataclass
 from retrier.domain.wire import (
     ChannelClosed,
     Confirmed,

@@ -1,11 +1,12 @@
 """The right to be the processor: held by one process, renewed by two threads, fenced by epoch."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from threading import Event, Lock
 
 from retrier.clock import Clock
+from retrier.domain.values import dataclass
 from retrier.errors import LeaseLost
 from retrier.events.event import Emit, ignore
 from retrier.events.processor import LeaseHeld, LeaseHeldLong

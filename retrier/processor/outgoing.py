@@ -5,11 +5,12 @@ between leaves the row, and the next one sends the copy again. It has connection
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from itertools import accumulate, takewhile
 
 from retrier.domain.copies import PROBE_BODY, make_logged, make_notice_body, make_notice_properties
+from retrier.domain.values import dataclass
 from retrier.domain.wire import (
     ChannelClosed,
     Confirmed,

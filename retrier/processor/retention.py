@@ -1,10 +1,10 @@
 """Retention: the processor deletes what is older than it is kept, whenever there is some."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from retrier.domain.retention import Old, SecondLook, Swept, pause_after
+from retrier.domain.values import dataclass
 from retrier.errors import LeaseLost
 from retrier.events.processor import ChunkDeleted, RetentionSwept
 from retrier.processor.lease import HolderContext

@@ -1,10 +1,11 @@
 """What every stage is given: parameters, database, broker, lease, clock, and where events go."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 
 from retrier.domain.breakers import BreakerRules
+from retrier.domain.values import dataclass
 from retrier.policy.policy_set import WAITING, Judge
 from retrier.processor.broker import Broker, Progress
 from retrier.processor.lease import HolderContext

@@ -1,11 +1,12 @@
 """Staging: puts the copies of a batch into the staging queue under a new staging id."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from uuid import uuid4
 
 from retrier.domain.retry_batch import ClaimedMessage, Ejected, RetryBatch, StagedCopies
+from retrier.domain.values import dataclass
 from retrier.domain.wire import (
     ChannelClosed,
     Confirmed,

@@ -1,6 +1,6 @@
 """The staging queue: deleted when needed; copies for it, and the messages to send that copies name."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from retrier.domain.copies import (
@@ -16,6 +16,7 @@ from retrier.domain.copies import (
 )
 from retrier.domain.patches import PatchRefused, WrongPatch, patch_message, read_patch
 from retrier.domain.retry_batch import ClaimedMessage, Ejected, StoredOriginal
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Outgoing, UnreadableProperties
 from retrier.errors import (
     BrokerUnavailable,

@@ -6,7 +6,7 @@ and the holder of the lease works it off, chunk by chunk. What is done to a mess
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from uuid import uuid4
@@ -34,6 +34,7 @@ from retrier.domain.failed_message import FailedMessageStatus, Move, RetryEnd
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.store import claims, event_log, messages, operation_requests
 from retrier.store.archive_lists import (
     ArchiveChunk,

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,7 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import Plan, hash_subject
 from retrier.domain.selection import Selection
 from retrier.domain.text import IdRange
+from retrier.domain.values import dataclass
 from retrier.store.engine.database import Database, reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.message_lists import Page, PageRequest

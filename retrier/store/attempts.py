@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from itertools import groupby
@@ -27,7 +26,7 @@ from retrier.domain.message_views import read_facts
 from retrier.domain.recording import Attempt, MessageChange, StoredAttempt
 from retrier.domain.retry_batch import StoredOriginal
 from retrier.domain.streams import LOOKED_AT, NO_POSITION, unite
-from retrier.domain.values import value
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY, NumberSource, SqlDialect
@@ -57,7 +56,7 @@ class NewAttempt(NamedTuple):
     columns: Columns
 
 
-@value(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
     """What a message shows from now on: its change, and its newest attempt with cause and text."""
 

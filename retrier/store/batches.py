@@ -5,7 +5,6 @@ staging ids (`staging_ids`), committed before anything is sent under them (decis
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
@@ -27,6 +26,7 @@ from sqlalchemy import (
 
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_batch import NEXT, RetryBatch, RetryBatchStatus
+from retrier.domain.values import dataclass
 from retrier.store.breaker_lists import (
     ANY_NOT_CLOSED,
 )

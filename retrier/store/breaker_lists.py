@@ -1,7 +1,6 @@
 """Breakers as they are, what was counted for each, and what waits for them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +22,7 @@ from retrier.domain.breakers import (
     why_waiting,
 )
 from retrier.domain.failed_message import FailedMessageStatus, RetryEnd
+from retrier.domain.values import dataclass
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import by_code_point
 from retrier.store.engine.transaction import StoredRow, Transaction

@@ -7,7 +7,7 @@ costs a query.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any
@@ -46,6 +46,7 @@ from retrier.domain.events import SERVICE
 from retrier.domain.failed_message import FailedMessageStatus, RetryEnd
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.store import claims, event_log, messages, operations
 from retrier.store.breaker_lists import breaker_from_row
 from retrier.store.engine.database import writing

@@ -11,7 +11,6 @@ in the target when a copy begins, and dropped when it is finished.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from hashlib import blake2b
 from itertools import accumulate, takewhile
@@ -36,6 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+from retrier.domain.values import dataclass
 from retrier.errors import CopyRefused
 from retrier.store import upkeep
 from retrier.store.engine.database import Database, bind, reading, writing

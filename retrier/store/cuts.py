@@ -2,7 +2,7 @@
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE, room_for
 from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schedule import IS_DUE, LeftOut, find_in_turn, free, is_any_held
 from retrier.store.schema import (

@@ -5,7 +5,7 @@ retry can come between the answer and the sending. So an edit begins as a batch 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from sqlalchemy import select
@@ -26,6 +26,7 @@ from retrier.domain.retry_batch import RetryBatchStatus, StoredOriginal
 from retrier.domain.retry_operation import Priority, RetryOperationState, RetryType
 from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.text import LONG_BYTES, clean
+from retrier.domain.values import dataclass
 from retrier.store import approvals, batches, claims, edits, event_log, messages, operations
 from retrier.store.attempts import find_originals
 from retrier.store.engine.database import reading, writing

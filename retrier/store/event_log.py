@@ -8,7 +8,7 @@ everything else out of sight. What was done to one message is found by its numbe
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveReque
 from retrier.domain.events import NO_PEOPLE, ROUTINE, SERVICE
 from retrier.domain.identity import is_within, to_ranges
 from retrier.domain.text import LONG_BYTES, IdRange, clean, count_messages
+from retrier.domain.values import dataclass
 from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction

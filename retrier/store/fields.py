@@ -1,13 +1,13 @@
 """Values of declared fields (`message_fields`): rows of messages, and conditions on them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
 from sqlalchemy import ColumnElement, Select, delete, func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.fields import TIMES_LIKE, DeclaredField, FieldCondition, comparable, read_stored
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.sql_dialect import IN_BINARY, by_code_point

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -13,6 +13,7 @@ from retrier.domain.breakers import BreakerState
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, FailureGroup, RetryEnd
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
+from retrier.domain.values import dataclass
 from retrier.store.breaker_lists import count_open
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import NumberSource

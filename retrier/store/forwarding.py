@@ -1,7 +1,6 @@
 """Staging and Forwarding: what copies are made of, the windows, and the end of a batch."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
 from typing import Any
@@ -24,6 +23,7 @@ from retrier.domain.retry_batch import (
 )
 from retrier.domain.retry_operation import RetryType
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.policy.policy_set import WAITING, Judge
 from retrier.store import batches, claims, edits, event_log, messages, operations
 from retrier.store.attempts import NAMED_BY_ANY, find_steps, select_originals

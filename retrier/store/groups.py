@@ -1,7 +1,7 @@
 """Failure groups and causes: found at the first failure, and counted for people."""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
@@ -31,6 +31,7 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection, bounds_of
 from retrier.domain.text import IdRange
+from retrier.domain.values import dataclass
 from retrier.store import operation_lists
 from retrier.store.archive_lists import OPEN, archive_from_row
 from retrier.store.engine.database import reading

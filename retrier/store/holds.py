@@ -5,7 +5,6 @@ condition, and one statement finds what may try them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -31,6 +30,7 @@ from retrier.domain.breakers import Breaker, BreakerState, Per, why_all_wait
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.streams import Head, Stream, describe_hold
+from retrier.domain.values import dataclass
 from retrier.domain.wait_reasons import IN_TURN, WaitReason
 from retrier.store.breaker_lists import NOT_CLOSED, breaker_from_row
 from retrier.store.cuts import IS_UNRESOLVED, free_messages, free_now

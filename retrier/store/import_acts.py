@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import assert_never
 from uuid import uuid4
 
@@ -24,6 +24,7 @@ from retrier.domain.failed_imports import (
 )
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy, Received
 from retrier.domain.folding import candidate_ids, fold
+from retrier.domain.values import dataclass
 from retrier.store import attempts, event_log, figures, imports
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction

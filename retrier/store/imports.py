@@ -1,7 +1,6 @@
 """Failed imports (`failed_imports`): messages that could not be understood, kept as they came."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate, takewhile
 from typing import Any
@@ -21,6 +20,7 @@ from retrier.domain.failed_message import FailedImport
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import Plan, hash_words
 from retrier.domain.text import IdRange
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import Database, reading
 from retrier.store.engine.sql_dialect import IN_BINARY

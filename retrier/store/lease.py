@@ -4,13 +4,14 @@ Who is the processor, and transactions that only the processor may commit.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime, timedelta
 from functools import cache, wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Executable, bindparam, select, update
 
+from retrier.domain.values import dataclass
 from retrier.errors import LeaseLost
 from retrier.store.engine.database import Database, InTransaction, writing
 from retrier.store.engine.sql_dialect import SqlDialect

@@ -6,7 +6,7 @@ batch in Marking, which is adopted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from sqlalchemy import select
@@ -23,6 +23,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.streams import LOOK_AT_ALL, HeldLooks
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.store import batches, breakers, claims, cuts, event_log, operations
 from retrier.store.cuts import UNKNOWN_ID, Cut, why_not
 from retrier.store.engine.database import Database

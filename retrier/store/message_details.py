@@ -1,7 +1,6 @@
 """One failed message with everything known of it, and the mark by which it is seen to change."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Any
@@ -13,6 +12,7 @@ from retrier.domain.failed_message import FailureGroup
 from retrier.domain.failure_texts import derive
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.streams import show_position
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec, packed_as
 from retrier.store import edits
 from retrier.store.attempts import ShownAttempt, find_steps, newest_attempts

@@ -5,7 +5,6 @@ of the same transaction, tells it with more words.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from typing import Any
@@ -33,6 +32,7 @@ from retrier.domain.failed_message import FailedMessageStatus, Resolution, Retry
 from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.domain.text import ids_beginning
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.store.attempts import ShownAttempt, attempts_named, find_row
 from retrier.store.engine.database import reading

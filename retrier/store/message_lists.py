@@ -4,7 +4,7 @@ A message without the value that the list is sorted by comes last, in either dir
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import groupby, islice
@@ -29,6 +29,7 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus, Reso
 from retrier.domain.failure_texts import Shown, derive
 from retrier.domain.message_views import HeaderFacts, read_facts
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import by_code_point

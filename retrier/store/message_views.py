@@ -1,6 +1,5 @@
 """Failed messages with their headers, as one who follows a single message or a conversation wants them."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import func, literal, select
@@ -9,6 +8,7 @@ from sqlalchemy.types import LargeBinary
 from retrier.domain.failure_texts import Shown
 from retrier.domain.message_views import read_facts
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import holds_bytes

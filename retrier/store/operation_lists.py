@@ -1,7 +1,6 @@
 """Retry operations as people see them: alive and finished, and what became of their retries."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -23,6 +22,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.schedule import Schedule
 from retrier.domain.text import IdRange
+from retrier.domain.values import dataclass
 from retrier.domain.wait_reasons import CLEAR, Obstacles
 from retrier.store.approvals import IN_OPERATIONS, MOST_LISTED, approval_from_row
 from retrier.store.engine.database import reading

@@ -1,7 +1,7 @@
 """What people ask of retry operations: created, paused, resumed, cancelled, acknowledged."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import assert_never
 from uuid import uuid4
@@ -30,6 +30,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.selection import Selection
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.errors import KeyReused
 from retrier.store import approvals, edits, event_log, operations
 from retrier.store.engine.database import Database, writing

@@ -7,7 +7,6 @@ With them the ids named in a request (`retry_operation_messages`), what became o
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
@@ -35,6 +34,7 @@ from retrier.domain.retry_operation import (
     RetryOperationState,
     RetryType,
 )
+from retrier.domain.values import dataclass
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.event_log import short

@@ -5,7 +5,6 @@ by now. With a fence the next processor would send it again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -16,6 +15,7 @@ from retrier.domain import headers
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.copies import NOTICE_ID, DeadMessage
 from retrier.domain.recording import Attempt
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import IN_BINARY

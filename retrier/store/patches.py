@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Select, select
@@ -21,6 +21,7 @@ from retrier.domain.patches import (
 )
 from retrier.domain.recording import StoredMessage
 from retrier.domain.retry_batch import StoredOriginal
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.store.attempts import find_originals
 from retrier.store.engine.transaction import StoredRow, Transaction

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +12,7 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.selection import Selection
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.store import claims, event_log, messages, operations
 from retrier.store.engine.database import reading

@@ -1,7 +1,6 @@
 """Sets of policies (`policy_sets`) that processes judge by; stored failures judged as a trial."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Any
@@ -11,6 +10,7 @@ from sqlalchemy import ColumnElement, delete, func, select
 from retrier.domain.failed_message import Disposition, FailureDetails
 from retrier.domain.failure_texts import read_said
 from retrier.domain.text import count_of
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.policy.facts import facts_of
 from retrier.policy.policy_set import PolicySet

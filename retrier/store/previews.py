@@ -6,7 +6,7 @@ rows.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import accumulate, groupby, pairwise, takewhile
@@ -46,6 +46,7 @@ from retrier.domain.retry_operation import (
     hold_numbers,
 )
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec, UnreadableProperties
 from retrier.store.cuts import CLAIMED, ISSUED
 from retrier.store.engine.database import reading

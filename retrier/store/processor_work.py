@@ -6,7 +6,7 @@ itself only takes what was found.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import cache
 from operator import attrgetter
@@ -29,6 +29,7 @@ from retrier.domain.retry_operation import (
     RetryType,
 )
 from retrier.domain.streams import HeldLooks
+from retrier.domain.values import dataclass
 from retrier.store import cuts
 from retrier.store.batches import UNSTAMPED, batch_from_row, is_due
 from retrier.store.breaker_lists import (

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from retrier.domain.decision import Decided, Judgement
@@ -32,6 +32,7 @@ from retrier.domain.recording import (
     StoredAttempt,
     StoredMessage,
 )
+from retrier.domain.values import dataclass
 from retrier.overlap import WhileInFlight, is_sure, nothing_else
 from retrier.policy.policy_set import WAITING, Judge, Policies
 from retrier.store import (

@@ -1,12 +1,12 @@
 """The recovery after a restore (`recovery`): at most one row, while nothing is presumed."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, case, delete, func, select
 
 from retrier.domain.recovery import Recovery, RecoveryRefusal
+from retrier.domain.values import dataclass
 from retrier.store import event_log, lease
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import by_code_point

@@ -1,13 +1,13 @@
 """Redirects (`message_redirects`): retries for one queue go to another; Staging applies them."""
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, FromClause, case, delete, select, update
 
 from retrier.domain.dialects.dialect import NOT_KNOWN
 from retrier.domain.redirects import RedirectRefusal, redirect_id, why_not_redirect
+from retrier.domain.values import dataclass
 from retrier.store import event_log
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import by_code_point

@@ -5,7 +5,6 @@ So no claim is taken, stamped or recorded while it works, and two instances neve
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import assert_never
 
@@ -22,6 +21,7 @@ from retrier.domain.retention import (
     Swept,
 )
 from retrier.domain.retry_operation import RetryOperationState
+from retrier.domain.values import dataclass
 from retrier.store import (
     archive,
     attempts,

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from itertools import groupby
@@ -29,6 +28,7 @@ from retrier.domain.retry_operation import (
     verdict_timeout,
 )
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.policy.policy_set import WAITING, Judge
 from retrier.store import batches, claims, edits, event_log, message_texts, messages, operations
 from retrier.store.attempts import Columns, judged_columns

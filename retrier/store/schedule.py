@@ -7,7 +7,7 @@ pair.
 
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import cache, partial
 from typing import Any
@@ -31,6 +31,7 @@ from sqlalchemy import (
 from retrier.domain.breakers import BreakerKey, Per
 from retrier.domain.retry_operation import STANDING_OPERATION, RetryOperation
 from retrier.domain.schedule import DueMessage, take_turns
+from retrier.domain.values import dataclass
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.redirects import REDIRECTED_FROM

@@ -5,7 +5,6 @@ these questions is answered by an index, and none reads more than two rows.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +14,7 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.search import By, Way
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean, ids_beginning
+from retrier.domain.values import dataclass
 from retrier.store.engine.database import Database, reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (

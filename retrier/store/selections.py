@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
@@ -37,6 +37,7 @@ from retrier.domain.selection import (
     bounds_of,
     chosen_parts,
 )
+from retrier.domain.values import dataclass
 from retrier.errors import TooManyFound
 from retrier.policy.reasons import GATEWAY_CODES, HANDLER_EXCEPTION, find_named
 from retrier.store.engine.database import Database, reading, writing

@@ -1,12 +1,12 @@
 """Who is logged in with a browser (`browser_sessions`), and log-ins under way (`login_attempts`)."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, insert, select, update
 
 from retrier.domain.access import Access, AccessRole, How, hash_secret
 from retrier.domain.oidc import Person
+from retrier.domain.values import dataclass
 from retrier.store import event_log
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.transaction import Transaction

@@ -1,7 +1,7 @@
 """Streams with open messages: listed, counted, and released by a person."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -21,6 +21,7 @@ from retrier.domain.streams import (
     show_position,
 )
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.store import event_log, messages, operations
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import by_code_point

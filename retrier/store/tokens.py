@@ -1,7 +1,6 @@
 """Tokens of programs (`access_tokens`): made, found by their hash, revoked."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from sqlalchemy import Row, select, update
 
 from retrier.domain.access import NO_PATTERN, NO_TOKEN_NAME, AccessRole, AccessToken
+from retrier.domain.values import dataclass
 from retrier.store import event_log
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import by_code_point

@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-from alembic import command
-from alembic.util import CommandError
 from sqlalchemy import text
 
 from retrier.errors import ConfigurationError, RetrierError
@@ -14,7 +12,6 @@ from retrier.store.lease import end_lease
 from retrier.store.revisions import (
     MIGRATIONS,
     SchemaRevision,
-    configure,
     find_known,
     read_revision,
     why_newer,
@@ -148,7 +145,13 @@ _SET_REVISION = text("UPDATE alembic_version SET version_num = :revision")
 
 
 def _apply_missing(tx: Transaction, place: str, migrations: Path, before: SchemaRevision) -> None:
-    config = configure(migrations)
+    # Only who upgrades waits until it is loaded.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+    from alembic.util import CommandError  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations))
     config.attributes["connection"] = tx.conn
     try:
         command.upgrade(config, "head")

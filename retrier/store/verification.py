@@ -5,11 +5,11 @@ database, so they hold while the service works, too.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from sqlalchemy import Select, func, select
 
 from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.domain.values import dataclass
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.figures import find_ledger

@@ -5,12 +5,12 @@ wanted, the newest first. How far it is stands in `word_progress`, and is writte
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate, takewhile
 
 from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, select, update
 
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PropertyCodec
 from retrier.domain.words import FailureBytes, read_wanted, read_words
 from retrier.store.engine.database import Database, reading, writing

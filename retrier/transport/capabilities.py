@@ -1,8 +1,10 @@
 """What a broker can do, as its transport declares it: the engine asks it, and people are told it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
+
+from retrier.domain.values import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,9 +7,9 @@ The body is in base64. Beside the message's own properties stand some that belon
 import json
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from dataclasses import dataclass
 from typing import Any
 
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Outgoing
 
 OWN = frozenset({"delivery_tag", "delivery_info", "body_encoding"})

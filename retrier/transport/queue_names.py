@@ -6,9 +6,9 @@ No client library is loaded here: settings are checked by it, and whoever asks f
 import re
 import string
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from retrier.domain.values import dataclass
 from retrier.transport.transports import find_scheme
 
 REDIS = frozenset({"redis", "rediss", "sentinel"})

@@ -6,9 +6,9 @@ subclass QueueSilent means that the broker is there, but a queue does not answer
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Delivery, Outcome, Outgoing, PropertyCodec
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.capabilities import Capabilities

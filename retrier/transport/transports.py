@@ -1,12 +1,13 @@
 """The transports by the scheme of a broker's URL; to add one, add a package and a line here."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib import import_module
 from random import Random
 from types import MappingProxyType
 
 from retrier.domain.parameters import nearest
+from retrier.domain.values import dataclass
 from retrier.errors import ConfigurationError
 from retrier.transport.seam import QueueKind, Transport
 

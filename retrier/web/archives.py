@@ -1,7 +1,7 @@
 """Archive operations and archived messages: listed, shown, undone, taken back."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
 from urllib.parse import urlencode
@@ -12,6 +12,7 @@ from retrier.archives import UndoRefusal
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection, chosen_parts, describe
+from retrier.domain.values import dataclass
 from retrier.http.views import check_texts
 from retrier.store.archive_lists import (
     ArchivePreview,

@@ -7,12 +7,13 @@ twice is shown twice. What cannot be read as JSON or XML is shown as text.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from itertools import chain
 from xml.parsers import expat
 
 from retrier.domain.access import HIDDEN
+from retrier.domain.values import dataclass
 from retrier.domain.wire import PACKED, unpack
 
 SHOWN = 64 * 1024

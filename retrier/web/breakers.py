@@ -1,7 +1,7 @@
 """Breakers: which destinations get no retries now; opened and closed by hand."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from fastapi import APIRouter, HTTPException, Request, Response
@@ -19,6 +19,7 @@ from retrier.domain.breakers import (
     parse_key,
     why_waiting,
 )
+from retrier.domain.values import dataclass
 from retrier.store.breaker_lists import find_causes_of, show_breakers
 from retrier.web.counts import Snapshot
 from retrier.web.forms import Form, SentForm

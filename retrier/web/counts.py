@@ -6,7 +6,7 @@ counts again: at most a tenth of a thread is spent, however many messages there 
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from operator import attrgetter
@@ -18,6 +18,7 @@ from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.streams import Stream
+from retrier.domain.values import dataclass
 from retrier.errors import DatabaseUnavailable, RetrierError, TablesMissing
 from retrier.http.cache import Pace
 from retrier.http.problems import STARTING

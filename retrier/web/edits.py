@@ -5,7 +5,6 @@ is sent is what was shown: a form that was changed in between shows once more.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import unified_diff
 from hashlib import sha256
 
@@ -22,6 +21,7 @@ from retrier.domain.edits import (
     find_changes,
 )
 from retrier.domain.identity import canonical
+from retrier.domain.values import dataclass
 from retrier.web.bodies import SHOWN, show_body
 from retrier.web.forms import LONGEST_WHY, Form, SentForm
 from retrier.web.page import see_other, show

@@ -1,7 +1,7 @@
 """The filter of the list of messages, the selection it means, and what is selected for an act."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Annotated
 
 from fastapi import Depends, HTTPException
@@ -19,6 +19,7 @@ from retrier.domain.selection import (
     describe_wholly,
 )
 from retrier.domain.times import is_duration, read_moment
+from retrier.domain.values import dataclass
 from retrier.http.filters import FilterQuery
 from retrier.http.views import understand
 from retrier.store.groups import find_title

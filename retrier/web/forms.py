@@ -1,7 +1,7 @@
 """The form of an act: its fields, its key, who asks, and what a person is asked once before."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from typing import Annotated
 from urllib.parse import parse_qs, quote, unquote
@@ -35,6 +35,7 @@ from retrier.domain.retry_operation import LONGEST as LONGEST_PLAN
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
 from retrier.domain.times import NoTime, read_duration
+from retrier.domain.values import dataclass
 from retrier.http import parts
 from retrier.http.access import find_access
 from retrier.http.parts import LONGEST_KEY, one_line

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from heapq import merge
@@ -21,6 +21,7 @@ from retrier.domain.fields import NoCondition, check_name, is_askable
 from retrier.domain.identity import canonical
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
+from retrier.domain.values import dataclass
 from retrier.errors import DatabaseUnavailable
 from retrier.http.filters import read_time
 from retrier.http.views import DIRECTIONS, SLUGS, GroupSort, choose

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Annotated, assert_never
 
@@ -22,6 +22,7 @@ from retrier.domain.failed_imports import (
 )
 from retrier.domain.retry_operation import Plan, hash_words
 from retrier.domain.text import jsonable
+from retrier.domain.values import dataclass
 from retrier.domain.wire import packed_as
 from retrier.errors import BrokerUnavailable, ConfigurationError
 from retrier.imports import FailedImports, SendAnswer

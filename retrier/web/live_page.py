@@ -10,11 +10,11 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from uuid import uuid4
 
 from starlette.types import Send
 
+from retrier.domain.values import dataclass
 from retrier.http.live_answer import Readers, happens, part
 
 MOST_TABS = 500

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from difflib import unified_diff
 from typing import Annotated
@@ -25,6 +25,7 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus, Reso
 from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.domain.wait_reasons import Holding
 from retrier.domain.wire import packed_as
 from retrier.http.views import choose

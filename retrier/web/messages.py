@@ -1,7 +1,7 @@
 """Failed messages: the list, and what can be done with those selected, or with all that match."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from retrier.domain.identity import canonical
 from retrier.domain.outcomes import OUTCOME_WORDS
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.http.filters import FilterQuery
 from retrier.http.views import ANY_STATUS, DIRECTIONS, choose, read_columns, understand
 from retrier.store.comments import find_comments

@@ -1,12 +1,12 @@
 """What needs a person: how many, of what, why, and the act to do next. Nothing is counted here."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from urllib.parse import urlencode
 
 from retrier.domain.outcomes import RetryOutcome
 from retrier.domain.retry_operation import RetryOperation
+from retrier.domain.values import dataclass
 from retrier.web.breakers import KINDS
 from retrier.web.counts import Snapshot
 from retrier.web.operation_lines import operation_line

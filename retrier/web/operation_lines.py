@@ -1,7 +1,6 @@
 """Retry operations as lines: how far, how fast, how long still, and why one waits."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from retrier.domain.outcomes import OUTCOME_WORDS
@@ -13,6 +12,7 @@ from retrier.domain.retry_operation import (
     name_skipped,
 )
 from retrier.domain.schedule import Schedule
+from retrier.domain.values import dataclass
 from retrier.domain.wait_reasons import CLEAR, Obstacles, estimate_end, why_it_waits
 from retrier.web.wording import ago, capital, duration, number, plural, sentence
 

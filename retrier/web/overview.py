@@ -1,7 +1,6 @@
 """The overview: what is the matter, what is being done about it, and a plot of what happened."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from fastapi import APIRouter, Request, Response
@@ -9,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
 from retrier.domain.processor_work import WaitingFor, find_work
+from retrier.domain.values import dataclass
 from retrier.domain.wait_reasons import estimate_end
 from retrier.http.views import choose
 from retrier.store.event_log import Mark

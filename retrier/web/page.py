@@ -3,7 +3,7 @@
 import gzip
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
@@ -19,6 +19,7 @@ from retrier.domain.access import Access
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
+from retrier.domain.values import dataclass
 from retrier.errors import DatabaseUnavailable
 from retrier.http.parts import LONGEST_NAME, NOBODY
 from retrier.store.archive_lists import find_archive_operation

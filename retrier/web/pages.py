@@ -1,10 +1,10 @@
 """Lists in pages, and addresses that differ in one value from the one that is shown."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import urlencode
 
+from retrier.domain.values import dataclass
 from retrier.http.problems import WrongField
 
 T = TypeVar("T")

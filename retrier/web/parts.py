@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Annotated, Self
 
@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Request
 
 from retrier.clock import Clock
 from retrier.domain.access import Access
+from retrier.domain.values import dataclass
 from retrier.errors import RetrierError
 from retrier.http.access import find_access
 from retrier.http.login import LoginProvider
@@ -131,7 +132,8 @@ class PageParts(FaceParts):
 
     def of(self, access: Access) -> Self:
         """Return the same for a request of somebody with these rights."""
-        bound = super(PageParts, self).of(access)
+        # `super()` would look for the class as it was before it had slots.
+        bound = FaceParts.of(self, access)
         if access.seen is None or self.own_counts is None:
             return bound
         return replace(bound, counts=self.own_counts(bound.db))

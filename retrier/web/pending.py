@@ -1,7 +1,6 @@
 """Pending retries: the list, and how a person ends the wait for an outcome."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 from urllib.parse import urlencode
@@ -12,6 +11,7 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryTerms, hash_subject
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.http.views import AGES, check_texts, choose
 from retrier.store.archive_lists import PlannedAct
 from retrier.store.message_lists import PageRequest

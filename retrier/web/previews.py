@@ -1,7 +1,6 @@
 """What a person sees before a retry of many, or of everything that is unresolved."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from fastapi import APIRouter, Request, Response
@@ -10,6 +9,7 @@ from retrier.domain.access import Right
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
+from retrier.domain.values import dataclass
 from retrier.http.parts import closed_of, warnings_of, warnings_of_missing, warnings_of_unseen
 from retrier.store.pending import count_next_destinations, time_before
 from retrier.store.previews import By, plan_of

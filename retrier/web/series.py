@@ -4,9 +4,10 @@ A failure is counted once, by its number; an hour that is over is not counted ag
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from retrier.domain.values import dataclass
 from retrier.store.engine.database import Database
 from retrier.store.event_log import Mark, find_newest_event, list_marks
 from retrier.store.figures import ByMinute, count_attempts, count_retries, find_last_attempt

@@ -1,7 +1,6 @@
 """Streams: listed with their heads, one in its order, and the release of what is held."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from typing import Annotated
@@ -12,6 +11,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import INEXACT, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream, tell_state
+from retrier.domain.values import dataclass
 from retrier.http.views import ANY_STATUS
 from retrier.store.message_lists import PageRequest
 from retrier.store.streams import (

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from markupsafe import Markup
@@ -10,6 +9,7 @@ from markupsafe import Markup
 from retrier.domain.archive_operation import Act
 from retrier.domain.classifiers import WITHOUT_TRACE
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
+from retrier.domain.values import dataclass
 
 _WORDS = [
     "no",

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from retrier.app import check as run_check
+from retrier.app.check import check as run_check
 from retrier.errors import DatabaseRefused
 from retrier.settings import load_settings
 from retrier.store.upkeep import get_installation_id

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 from sqlalchemy import event, make_url, text
 
-from retrier.app import check
+from retrier.app.check import check
 from retrier.errors import DatabaseRefused
 from retrier.settings import load_settings
 from retrier.store.engine.database import Database

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import text
 
-from retrier.app import verify
 from retrier.app.parts import make_transport
+from retrier.app.verify import verify
 from retrier.domain.wire import PropertyCodec
 from retrier.settings import load_settings
 from retrier.store.engine.database import Database

@@ -1,12 +1,13 @@
 """The site of the documentation in a browser: what its search finds, and how it looks.
 
-To build it takes half a minute, and the extra `docs`.
+To build it takes half a minute: whichever process of the run comes first does it for all of them.
 """
 
+import fcntl
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -17,10 +18,7 @@ from retrier import __version__
 from tests.page.browser import TIMEOUT
 from tests.support.project import ROOT
 
-pytestmark = [
-    pytest.mark.page,
-    pytest.mark.skipif(find_spec("sphinx") is None, reason="the extra docs is not installed"),
-]
+pytestmark = pytest.mark.page
 
 FIRST = 3
 FOUND = "#search-results ul.search li > a"
@@ -30,12 +28,19 @@ IS_DONE = f"""() => {{
 }}"""
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build it as docs/contributing.md says; a warning is an error."""
-    folder = tmp_path_factory.mktemp("site")
-    build = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", "docs", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True)
+    own = tmp_path_factory.getbasetemp()
+    of_run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    folder = of_run / "site"
+    with (of_run / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until it is closed: the others wait, and find it built
+        if not folder.exists():
+            made = of_run / "site.made"
+            build = [sys.executable, "-m", "sphinx", "-q", "-W", "-b", "html", "docs", str(made)]
+            subprocess.run(build, cwd=ROOT, check=True)
+            made.rename(folder)
     return folder
 
 

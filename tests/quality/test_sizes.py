@@ -9,7 +9,7 @@ from tests.support.project import MODULES, ROOT
 LONGEST_FUNCTION = 40
 """Statements, those of blocks inside included."""
 LONGEST_MODULE = 800
-MOST_MODULES = 400
+MOST_MODULES = 401
 """Without the `__init__` of packages. One noun is one file: this number rises with a noun only.
 
 Three are `api/shapes` (0096): what commands read must not load the routes.

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import Callers
-from retrier.app import try_messages
+from retrier.app.dialects import try_messages
 from retrier.app.policies import read_policies
 from retrier.domain.access import AccessRules
 from retrier.domain.approval import ApprovalRules

@@ -21,6 +21,7 @@ from typer.testing import Result
 from retrier.cli.command import Tools
 from retrier.cli.editor import edit
 from retrier.domain.fields import DeclaredField
+from retrier.errors import ServiceUnavailable
 from retrier.store.engine.database import Database
 from tests.support.api import Api
 from tests.support.bench import Bench
@@ -58,6 +59,7 @@ class CommandLine:
                     patched.setenv(name, value)
             tools = Tools(
                 connect=self._connect,
+                fetch=self._fetch,
                 pause=self._pause,
                 confirm=self._confirm,
                 edit=self.editor or edit,
@@ -79,6 +81,15 @@ class CommandLine:
         width = {} if self.terminal is None else {"COLUMNS": str(self.terminal)}
         forced = {} if self.terminal is None else {"FORCE_COLOR": "1", "TERM": "xterm"}
         return {**NO_ENVIRONMENT, **width, **forced, **given}
+
+    def _fetch(self, url: str, headers: Mapping[str, str], seconds: float) -> bytes:
+        named = {name.encode(): text.encode() for name, text in headers.items()}
+        try:
+            with self._connect(url, named) as client:
+                client.timeout = httpx.Timeout(seconds)
+                return client.get(url).content
+        except httpx.TransportError as error:
+            raise ServiceUnavailable(str(error)) from error
 
     def _connect(self, base_url: str, headers: Mapping[bytes, bytes]) -> httpx.Client:
         client: httpx.Client

@@ -20,6 +20,7 @@ from retrier.web.page import environment
 LOADED_LATE = (
     "alembic.command",
     "apscheduler.triggers.interval",
+    "httpx",
     "psycopg",
     "retrier.transport.embedded.transport",
     "retrier.transport.rabbitmq.transport",

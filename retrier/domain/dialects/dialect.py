@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import ClassVar, Protocol
 
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import computed_id
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Properties
 
 LARGEST_COUNT = 2**31 - 1

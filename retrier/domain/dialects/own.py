@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -23,6 +23,7 @@ from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import is_among
 from retrier.domain.identity import computed_id
 from retrier.domain.times import from_epoch, parse_iso_time, parse_wire_time
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Properties
 
 

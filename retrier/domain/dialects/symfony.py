@@ -9,7 +9,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from retrier.domain.dialects.dialect import (
     LARGEST_BODY,
@@ -28,6 +28,7 @@ from retrier.domain.dialects.php import cut_stamps
 from retrier.domain.dialects.rabbitmq import rejecting_queue
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.times import parse_iso_time
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Properties
 
 STAMPS = r"Symfony\Component\Messenger\Stamp" + "\\"

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial, wraps
 from itertools import zip_longest
@@ -15,6 +15,7 @@ from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from retrier.clock import Clock
+from retrier.domain.values import dataclass
 from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.engine.engines import make_postgres, make_sqlite
 from retrier.store.engine.narrowing import narrow

@@ -9,12 +9,12 @@ processor, saved views) is shown to everybody.
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Engine, event
 
+from retrier.domain.values import dataclass
 from retrier.errors import DatabaseRefused
 
 _FIRST_WORD = re.compile(r"\s*(WITH\s+RECURSIVE|WITH|SELECT)\s", re.IGNORECASE)

@@ -4,7 +4,6 @@ import re
 import socket
 import ssl
 import struct
-from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy.exc import (
@@ -20,6 +19,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
+from retrier.domain.values import dataclass
 from retrier.errors import (
     AnswerTooSlow,
     DatabaseRefused,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from threading import Event
 from time import monotonic
 from uuid import uuid4
@@ -11,6 +10,7 @@ import psycopg
 from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from retrier.domain.values import dataclass
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
 from retrier.store.engine.sql_dialect import EVENTS, REQUESTS

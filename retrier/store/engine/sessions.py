@@ -12,7 +12,6 @@ A connection also limits how long it waits for any answer, whatever the server d
 """
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from select import POLLIN, POLLOUT, poll
 from time import monotonic
@@ -25,6 +24,7 @@ from psycopg.sql import SQL, Literal
 from psycopg.waiting import WAIT_R, WAIT_W
 from sqlalchemy import Connection
 
+from retrier.domain.values import dataclass
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.sql_dialect import READING
 

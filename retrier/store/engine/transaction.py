@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from os import urandom
@@ -14,6 +13,7 @@ from sqlalchemy import Column, Connection, CursorResult, Executable, Row, Table
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from retrier.domain.values import dataclass
 from retrier.errors import DataRefused
 from retrier.store.engine.refusals import DUPLICATE, state_of
 from retrier.store.engine.sql_dialect import SqlDialect

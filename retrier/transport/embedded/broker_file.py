@@ -14,7 +14,6 @@ import sqlite3
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Lock
 from time import monotonic
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 
 from kombu.utils import json as kombu_json
 
+from retrier.domain.values import dataclass
 from retrier.errors import BrokerUnavailable
 from retrier.private_files import make_private_file, make_private_folder
 from retrier.processes import Owner, is_gone

@@ -1,10 +1,11 @@
 """Where the broker is, read from its URL."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import get_close_matches
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from retrier.domain.values import dataclass
 from retrier.errors import ConfigurationError
 from retrier.transport.transports import Tls
 

@@ -9,7 +9,6 @@ import ssl
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from time import monotonic
 from typing import NoReturn, TypeVar
 
@@ -17,6 +16,7 @@ import amqp
 from amqp import spec
 from amqp.exceptions import AMQPError, ChannelError, ConsumerCancelled
 
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Outgoing
 from retrier.errors import AccessRefused, BrokerUnavailable, ConnectionLimit, QueueSilent
 from retrier.transport.rabbitmq.address import Address

@@ -15,7 +15,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from select import POLLIN, POLLOUT, poll
 from time import monotonic
@@ -27,6 +27,7 @@ from amqp.transport import SSLTransport, TCPTransport
 from kombu.connection import Connection
 from kombu.transport import pyamqp
 
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Outgoing
 from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.transport.rabbitmq.address import Address

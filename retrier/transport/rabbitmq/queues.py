@@ -7,7 +7,7 @@ moment ago is not declared anew by a question (decision 0036).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import amqp
 from amqp.protocol import queue_declare_ok_t
 
 from retrier.domain.text import count_messages, count_of
+from retrier.domain.values import dataclass
 from retrier.errors import QueueSilent, StagingQueueUnusable
 from retrier.transport.rabbitmq.connection import (
     A_STREAM,

@@ -9,7 +9,7 @@ import re
 import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 from uuid import uuid4
 
@@ -31,6 +31,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 from redis.sentinel import MasterNotFoundError
 
+from retrier.domain.values import dataclass
 from retrier.domain.wire import Outgoing
 from retrier.errors import AccessRefused, BrokerUnavailable, ConfigurationError
 from retrier.transport.payloads import make_payload, priority_of

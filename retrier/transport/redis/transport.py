@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from uuid import uuid4
 
 from redis.exceptions import NoPermissionError, OutOfMemoryError, RedisError, ResponseError
 
 from retrier.domain.text import count_messages
+from retrier.domain.values import dataclass
 from retrier.domain.wire import (
     Confirmed,
     Outcome,

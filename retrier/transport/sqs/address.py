@@ -1,7 +1,7 @@
 """Where Amazon SQS is, who we are there, and how queues are named."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -12,6 +12,7 @@ from botocore.loaders import create_loader
 from botocore.session import Session, get_session
 
 from retrier.domain.dialects.sqs import name_in_arn
+from retrier.domain.values import dataclass
 from retrier.errors import AccessRefused, ConfigurationError
 
 VISIBILITY = 60

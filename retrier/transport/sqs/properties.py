@@ -10,13 +10,13 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import md5
 from typing import Any
 from uuid import uuid4
 
 from retrier.domain.dialects.sqs import FACT, ONLY_SOURCE, RECEIVED, SENT, SOURCE, SOURCE_QUEUE
 from retrier.domain.headers import RETRY_ID
+from retrier.domain.values import dataclass
 from retrier.domain.wire import (
     SETTABLE_TEXTS,
     Edit,

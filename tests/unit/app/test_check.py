@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.app import check
-from retrier.app.check import CheckResult
+from retrier.app.check import CheckResult, check
 from retrier.settings import load_settings
 from retrier.store.processes import note_process
 from retrier.store.recovery import begin_recovery
