@@ -120,7 +120,7 @@ def test_what_was_never_written_can_be_declined() -> None:
     window.sent(1, 1)
     window.confirm(1, multiple=True)
 
-    assert window.outcomes == (Refused("too large"), Confirmed())
+    assert window.outcomes == (Refused("too large", unsendable=True), Confirmed())
 
 
 def test_the_end_takes_the_unsettled_written_or_not() -> None:
