@@ -80,20 +80,30 @@ def new(open_new: OpenNew) -> Database:
     return open_new()
 
 
+def open_copy(
+    request: pytest.FixtureRequest, stack: ExitStack, folder: Path, kind: str, of: str
+) -> Database:
+    """Open a copy of a database of this kind, until the stack ends.
+
+    `of` names the fixture with the file, or with the PostgreSQL database, as in `upgraded_{}`.
+    """
+    original = request.getfixturevalue(of.format(kind))
+    if kind == "sqlite":
+        url = sqlite_url(folder)
+        copyfile(original, path_of(url))
+    else:
+        server = request.getfixturevalue("postgres_url")
+        url = stack.enter_context(temporary_postgres(server, original))
+    db = open_database(url)
+    stack.callback(db.dispose)
+    return db
+
+
 @pytest.fixture(params=ON_BOTH)
 def upgraded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """Give a new database at the newest revision, whose tables may be changed: a copy of one."""
     with ExitStack() as stack:
-        if request.param == "sqlite":
-            url = sqlite_url(tmp_path)
-            copyfile(request.getfixturevalue("upgraded_sqlite"), path_of(url))
-        else:
-            server = request.getfixturevalue("postgres_url")
-            template = request.getfixturevalue("upgraded_postgres")
-            url = stack.enter_context(temporary_postgres(server, template))
-        db = open_database(url)
-        stack.callback(db.dispose)
-        yield db
+        yield open_copy(request, stack, tmp_path, str(request.param), "upgraded_{}")
 
 
 @pytest.fixture

@@ -41,10 +41,10 @@ from retrier.store.schema import (
 )
 from retrier.store.upgrade import find_revision, upgrade_schema
 from retrier.store.verification import verify_store
-from tests.contract.conftest import OpenKind
+from tests.contract.conftest import OpenKind, open_copy
 from tests.contract.store_shape import shape_of
 from tests.support.bench import Bench
-from tests.support.databases import open_database, path_of, sqlite_url, temporary_postgres
+from tests.support.databases import open_database, sqlite_url, temporary_postgres
 from tests.support.factories import FAILED_AT, failure
 from tests.support.lived_in import ID, live_in
 
@@ -52,7 +52,7 @@ SMALL = Most(rows=3, bytes=10_000)
 
 
 @pytest.fixture(scope="module")
-def lived_in_file(upgraded_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lived_in_sqlite(upgraded_sqlite: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give an SQLite file that was worked with, to be copied."""
     file = tmp_path_factory.mktemp("lived_in") / "lived_in.db"
     copyfile(upgraded_sqlite, file)
@@ -80,16 +80,7 @@ def opening_lived_in(request: pytest.FixtureRequest, folder: Path) -> Iterator[O
     with ExitStack() as stack:
 
         def open_one(kind: str) -> Database:
-            if kind == "sqlite":
-                url = sqlite_url(folder)
-                copyfile(request.getfixturevalue("lived_in_file"), path_of(url))
-            else:
-                server = request.getfixturevalue("postgres_url")
-                template = request.getfixturevalue("lived_in_postgres")
-                url = stack.enter_context(temporary_postgres(server, template))
-            db = open_database(url)
-            stack.callback(db.dispose)
-            return db
+            return open_copy(request, stack, folder, kind, "lived_in_{}")
 
         yield open_one
 
