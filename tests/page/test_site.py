@@ -53,32 +53,35 @@ def tab(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-@pytest.mark.parametrize(
-    ("words", "page"),
-    [
-        ("dead letter queue", "dead-letter-queue"),
-        ("NServiceBus", "nservicebus"),
-        ("backup", "operations"),
-        ("PgBouncer", "operations"),
-        ("upgrade", "upgrading"),
-        ("move to PostgreSQL", "move-database"),
-        ("came back", "wrong-retry"),
-        ("presumed resolved", "how-it-works"),
-        ("alert", "metrics"),
-        ("Redis", "transports"),
-        ("tokens", "access"),
-        ("canary", "first-night"),
-    ],
-)
-def test_the_search_finds_a_page_that_answers_among_the_first(
-    site: Path, tab: Page, words: str, page: str
-) -> None:
+ANSWERS = {
+    "dead letter queue": "dead-letter-queue",
+    "NServiceBus": "nservicebus",
+    "backup": "operations",
+    "PgBouncer": "operations",
+    "upgrade": "upgrading",
+    "move to PostgreSQL": "move-database",
+    "came back": "wrong-retry",
+    "presumed resolved": "how-it-works",
+    "alert": "metrics",
+    "Redis": "transports",
+    "tokens": "access",
+    "canary": "first-night",
+}
+"""Words that people look for, and the page that answers."""
+
+
+def test_the_search_finds_a_page_that_answers_among_the_first(site: Path, tab: Page) -> None:
+    first = {words: find(tab, site, words)[:FIRST] for words in ANSWERS}
+
+    assert {words: found for words, found in first.items() if ANSWERS[words] not in found} == {}
+
+
+def find(tab: Page, site: Path, words: str) -> list[str]:
+    """Return the pages that the search finds, each once."""
     tab.goto(f"{(site / 'search.html').as_uri()}?{urlencode({'q': words})}")
     tab.wait_for_function(IS_DONE)
-
     links = [str(each.get_attribute("href")) for each in tab.query_selector_all(FOUND)]
-    pages = list(dict.fromkeys(link.partition(".html")[0] for link in links))
-    assert page in pages[:FIRST]
+    return list(dict.fromkeys(link.partition(".html")[0] for link in links))
 
 
 def test_every_page_names_its_version(site: Path) -> None:
@@ -88,10 +91,10 @@ def test_every_page_names_its_version(site: Path) -> None:
     assert [path for path in pages if f"Retrier {__version__}" not in path.read_text()] == []
 
 
-@pytest.mark.parametrize("page", ["index", "upgrading", "configuration", "cli", "how-it-works"])
-def test_a_page_fits_a_phone_and_is_dark_there(site: Path, tab: Page, page: str) -> None:
-    tab.goto((site / f"{page}.html").as_uri())
+def test_a_page_fits_a_phone_and_is_dark_there(site: Path, tab: Page) -> None:
+    for page in ("index", "upgrading", "configuration", "cli", "how-it-works"):
+        tab.goto((site / f"{page}.html").as_uri())
 
-    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
-    background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert max(int(each) for each in background[4:-1].split(",")) < 64
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page
+        background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert max(int(each) for each in background[4:-1].split(",")) < 64, page
