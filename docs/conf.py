@@ -37,6 +37,7 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#7ab8f5", "color-brand-content": "#7ab8f5"},
 }
 html_static_path = ["site"]
+html_favicon = str(DOCS.parent / "retrier" / "web" / "static" / "icon.svg")
 html_css_files = ["wide.css"]
 html_search_scorer = str(DOCS / "site" / "scorer.js")
 

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from hypothesis import settings
 from sqlalchemy import event, make_url
 
 from retrier.store.engine.database import Database
@@ -26,6 +27,10 @@ from tests.support.databases import (
     temporary_postgres,
 )
 from tests.support.servers import POSTGRES, RABBITMQ, REDIS, found, pika_connection
+
+settings.register_profile("beside others", settings(), deadline=None)
+settings.load_profile("beside others")
+"""Hypothesis ends an example after 200 ms, by the wall: beside other processes that says nothing of it."""
 
 WORKERS = 4
 """Twice the cores of a small machine: journeys wait for servers and processes most of their time."""

@@ -43,6 +43,11 @@ class ListedFailure:
     attempts: int
 
 
+def unresolved(group: Mapping[str, int]) -> int:
+    """Return how many messages wait; the `count` of a group that is over is what its retry was about."""
+    return group["manual"] + group["scheduled"] + group["dead"]
+
+
 class Client:
     """Reads lists, asks for retries, and waits for conditions, for a bounded time."""
 
@@ -51,10 +56,12 @@ class Client:
         self._stop = stop
 
     def list_groups(self) -> tuple[ListedGroup, ...]:
-        """Return the groups by cause, the largest first."""
+        """Return the groups by cause that have unresolved messages, the largest first."""
         found = self._http.get("/api/recoverability/groups").json()
-        groups = (ListedGroup(group_id=g["id"], title=g["title"], count=g["count"]) for g in found)
-        return tuple(sorted(groups, key=lambda group: -group.count))
+        groups = (
+            ListedGroup(group_id=g["id"], title=g["title"], count=unresolved(g)) for g in found
+        )
+        return tuple(sorted((each for each in groups if each.count), key=lambda each: -each.count))
 
     def retry_group(self, group_id: str) -> str:
         """Ask for a retry of a group; return the operation's id."""

@@ -134,6 +134,8 @@ def _of_operation(line: OperationLine) -> Iterator[tuple[str, str]]:
     yield f"{key}/state", line.state
     yield f"{key}/text", line.text
     yield f"{key}/paused", "1" if line.is_paused else ""
+    yield f"{key}/goes", "" if line.is_over else "1"
+    yield f"{key}/waits", line.waits or ""
 
 
 router = APIRouter(prefix="/events")

@@ -134,4 +134,6 @@ def test_the_story_tells_itself_within_a_minute(tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "14 failed again" in done.stdout
+    (again,) = re.findall(r"What failed again is back.*?:\n(.*?)\n\n", done.stdout, re.DOTALL)
+    assert [int(line.split()[0]) for line in again.splitlines()] == [96, 12]
     assert done.stdout.rstrip().endswith("Nothing is missing.")

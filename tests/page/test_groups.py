@@ -79,6 +79,31 @@ def test_what_came_back_is_told_beside_what_did_not(running: Running, screen: Sc
     )
 
 
+def test_a_row_that_stays_open_offers_again_what_its_retry_left(
+    running: Running, screen: Screen
+) -> None:
+    running.fail(3)
+    group = running.group()
+    later = {"selection": {"group": group}, "in": "1h"}
+    asked = running.http.post("/api/operations", json=later).json()
+    page = screen.open("/groups")
+    screen.wait_live()
+    retry, archive = (
+        page.locator(f"a[href^='/groups/{group}/{act}?']") for act in ("retry", "archive")
+    )
+    nothing_else = page.get_by_text("All of it is in that operation")
+    expect(nothing_else).to_be_visible()
+    expect(retry).to_be_hidden()
+    expect(page.get_by_text("It was asked for not before")).to_be_visible()
+
+    running.http.delete(f"/api/operations/{asked['operation_id']}")
+
+    expect(retry).to_be_visible()
+    expect(archive).to_be_visible()
+    expect(nothing_else).to_be_hidden()
+    expect(page.get_by_text("It was asked for not before")).to_be_hidden()
+
+
 def test_an_archive_is_taken_back(running: Running, screen: Screen) -> None:
     running.fail(3)
     page = screen.open("/groups")

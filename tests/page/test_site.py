@@ -66,6 +66,9 @@ ANSWERS = {
     "Redis": "transports",
     "tokens": "access",
     "canary": "first-night",
+    "x-death": "dead-letter-queue",
+    "rotate token": "access",
+    "Helm chart": "operations",
 }
 """Words that people look for, and the page that answers."""
 
@@ -98,3 +101,12 @@ def test_a_page_fits_a_phone_and_is_dark_there(site: Path, tab: Page) -> None:
         assert tab.evaluate("document.documentElement.scrollWidth") <= 390, page
         background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         assert max(int(each) for each in background[4:-1].split(",")) < 64, page
+
+
+def test_it_has_the_sign_of_the_page_so_that_no_browser_asks_in_vain(site: Path, tab: Page) -> None:
+    tab.goto((site / "quickstart.html").as_uri())
+
+    sign = str(tab.locator("link[rel~=icon]").get_attribute("href"))
+
+    drawn = ROOT / "retrier" / "web" / "static" / "icon.svg"
+    assert (site / sign).read_bytes() == drawn.read_bytes()

@@ -20,11 +20,11 @@ from retrier.store.schema import (
     error_queue_reads,
     failed_messages,
     retry_operation_canaries,
-    retry_operations,
 )
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, failure, unique_id
+from tests.support.stretched_waits import stretch_wait
 
 OTHER = "orders.repair"
 LATER = FAILED_AT + timedelta(days=1)
@@ -186,25 +186,6 @@ class TestATime:
         bench.work()
 
         assert bench.sent() == ids
-
-
-def stretch_wait(bench: Bench, created: CreatedOperation) -> list[timedelta]:
-    """Let the wait after the next cut last an hour more; give how long it would have been.
-
-    It may be over before a slow machine has sent what was cut: there would be one more cut.
-    """
-    waits: list[timedelta] = []
-
-    def stretch() -> None:
-        row = bench.operation(created)
-        waits.append(row["next_cut"] - row["last_cut"])
-        key = retry_operations.c.operation_id == created.operation_id
-        later = row["next_cut"] + timedelta(hours=1)
-        with bench.db.engine.begin() as conn:
-            conn.execute(update(retry_operations).where(key).values(next_cut=later))
-
-    bench.at("staging.committed", stretch)
-    return waits
 
 
 class TestARate:

@@ -10,6 +10,7 @@ from retrier.store.engine.database import Database
 from retrier.store.operation_requests import CreatedOperation
 from tests.support.api import Api
 from tests.support.bench import Bench
+from tests.support.stretched_waits import stretch_wait
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -211,6 +212,7 @@ class TestWhatIsShown:
     def test_says_that_its_rate_lets_it_wait(self, api: Api, bench: Bench) -> None:
         bench.fail(3)
         created = bench.ask_all(RetryTerms(rate=1))
+        stretch_wait(bench, created)
         while not bench.take_turn():
             pass
 

@@ -15,6 +15,12 @@ from tests.support.web import Web, forms_of
 TITLES = re.compile(r'<div class="cause"><a href="/messages[^"]+"><bdi>([^<]+)</bdi>')
 
 
+def offered(html: str) -> str:
+    """Leave out the buttons that nobody sees before the retry of their group is over."""
+    hidden = r'<span data-unless="operation/[^"]+/goes" hidden>.*?</span></span>'
+    return re.sub(hidden, "", html)
+
+
 def titles(html: str) -> list[str]:
     return TITLES.findall(html)
 
@@ -207,7 +213,7 @@ def test_a_group_that_is_being_retried_shows_how_far_it_is(web: Web) -> None:
     html = follow(web, web.post(f"/groups/{group}/retry", retry_form(web, group)))
 
     assert re.search(r'<progress value="0" max="2"', html)
-    assert f"/groups/{group}/retry?" not in html
+    assert f"/groups/{group}/retry?" not in offered(html)
 
 
 def test_a_group_is_archived_and_the_undo_is_offered(web: Web) -> None:
@@ -394,8 +400,8 @@ class TestWhileItIsRetried:
         html = web.get("/groups")
 
         assert "All of it is in that operation" in html
-        assert f"/groups/{group}/retry?" not in html
-        assert f"/groups/{group}/archive?" not in html
+        assert f"/groups/{group}/retry?" not in offered(html)
+        assert f"/groups/{group}/archive?" not in offered(html)
 
     def test_what_is_behind_a_limit_is_still_offered(self, web: Web) -> None:
         web.api.receive(failure(), failure(), failure())
