@@ -51,8 +51,13 @@ def create_token(request: Request, parts: Parts, form: SentForm) -> Response:
 
 
 @router.get("/{name}/revoke")
-def ask_revoke(request: Request, name: str) -> Response:
-    """Say what it means, and show the form that does it."""
+def ask_revoke(request: Request, name: str, parts: Parts) -> Response:
+    """Say what it means, and show the form that does it; of what is no token, what it would answer."""
+    parts.gateway.tokens.may_look()
+    if name not in {stored.token.name for stored in list_tokens(parts.db)}:
+        rules = parts.gate.rules
+        given = rules is not None and name in {token.name for token in rules.tokens}
+        raise _refuse(TokenRefusal.OF_SETTINGS if given else TokenRefusal.UNKNOWN, name)
     question = QuestionForm(
         title=f"Revoke the token {name[:LONGEST_TOKEN_NAME]}?",
         what="Within a second nobody is let in with it, on every instance. It cannot be taken back.",
@@ -68,11 +73,15 @@ def ask_revoke(request: Request, name: str) -> Response:
 def revoke_token(name: str, parts: Parts, form: SentForm) -> Response:
     """Revoke it; one that is revoked already is revoked, too."""
     refusal = parts.gateway.tokens.revoke(name, form.requested_by)
-    if refusal is TokenRefusal.UNKNOWN:
-        raise HTTPException(404, f"No token has the name {name[:LONGEST_TOKEN_NAME]}.")
-    if refusal is TokenRefusal.OF_SETTINGS:
-        raise HTTPException(409, sentence(refusal))
+    if refusal not in (None, TokenRefusal.REVOKED):
+        raise _refuse(refusal, name)
     return see_other(f"{_HERE}?done=token-revoked")
+
+
+def _refuse(refusal: TokenRefusal, name: str) -> HTTPException:
+    if refusal is TokenRefusal.UNKNOWN:
+        return HTTPException(404, f"No token has the name {name[:LONGEST_TOKEN_NAME]}.")
+    return HTTPException(409, sentence(refusal))
 
 
 def _lasts(form: Form) -> timedelta | None:
