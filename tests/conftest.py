@@ -41,6 +41,8 @@ ROOM = 2 << 30
 """Bytes that have to be free there: a run and the two before it take a few hundred million."""
 
 
+PLAIN_POSTGRES = "RETRIER_TEST_PLAIN_POSTGRES_URL"
+
 GARBAGE = (20_000, 10, 20)
 """How many objects are made until the next look for garbage, and how many looks until one at all.
 
@@ -56,7 +58,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the files of the plain `pytest` in memory, where there is room and nobody said where."""
+    """Keep the files of the plain `pytest` in memory, where there is room and nobody said where.
+
+    It also may have a PostgreSQL that waits for no disk; what measures time has the usual one.
+    """
+    if is_plain(config) and PLAIN_POSTGRES in os.environ:
+        os.environ[POSTGRES.variable] = os.environ[PLAIN_POSTGRES]
     if is_plain(config) and "TMPDIR" not in os.environ and has_room(MEMORY):
         os.environ["TMPDIR"] = str(MEMORY)  # for the processes that tests start
         tempfile.tempdir = str(MEMORY)

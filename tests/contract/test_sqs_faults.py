@@ -83,10 +83,13 @@ class TestHolding(TestSqs):
 
         consumer.close()
 
+        every = {b"%d" % number for number in range(25)}
         with closing(transport.consumer(queue, 100)) as other:
             again = receive(other, 25)
-        assert sorted(bodies(again)) == sorted(b"%d" % number for number in range(25))
-        assert sum(each.redelivered for each in again) >= 15
+            # A call that is repeated because its answer is late gives back what the other one has.
+            while set(bodies(again)) != every:
+                again += receive(other, 1)
+        assert len({each.body for each in again if each.redelivered}) >= 15
 
     def test_what_a_killed_process_had_comes_back_when_its_time_is_over(
         self, sqs_server: SqsServer, queue: str
