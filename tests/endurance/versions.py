@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from shutil import copytree, ignore_patterns
-from tarfile import open as open_tar
 from tempfile import TemporaryDirectory
 from time import monotonic
+from zipfile import ZipFile
 
 import httpx
 import yaml
@@ -125,9 +125,9 @@ class VersionedHost(Host):
 def take_version_before(folder: Path) -> Path:
     """Put the package of the version before into the folder. Raises NoHistory."""
     changed = _git("log", "-1", "--format=%H", "-G^__version__", "--", f"{PACKAGE}/__init__.py")
-    archive = _git("archive", f"{changed.decode().strip()}^", PACKAGE)
-    with open_tar(fileobj=BytesIO(archive)) as packed:
-        packed.extractall(folder, filter="data")
+    archive = _git("archive", "--format=zip", f"{changed.decode().strip()}^", PACKAGE)
+    with ZipFile(BytesIO(archive)) as packed:
+        packed.extractall(folder)
     return folder
 
 
