@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -74,7 +75,8 @@ class FrozenDatabase(Database):
     def __init__(
         self, options: DatabaseOptions, file: Any = None, *, clock: FrozenTime, sent: Sent
     ) -> None:
-        super().__init__(options, file)
+        # Here no time passes: the server must not end a transaction because this process stood still.
+        super().__init__(replace(options, lease=timedelta(hours=1)), file)
         self._clock = clock
         self._sent = sent
         self._here = threading.local()
