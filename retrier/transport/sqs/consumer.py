@@ -87,6 +87,7 @@ class SqsConsumer:
         self._lost = False
         self._error: BrokerUnavailable | None = None
         self._stop = Event()
+        self._gave_back = Event()
         self._pool = ThreadPoolExecutor(IN_PARALLEL, f"sqs {queue}")
         self._threads: list[Thread] = []
 
@@ -199,8 +200,11 @@ class SqsConsumer:
             self._stop.set()
             self._changed.notify_all()
             polls = bool(self._threads)
-        with suppress(BrokerUnavailable, RuntimeError):
-            self._give_back(receipts)
+        try:
+            with suppress(BrokerUnavailable, RuntimeError):
+                self._give_back(receipts)
+        finally:
+            self._gave_back.set()
         if not polls:
             self._end()
 
@@ -249,6 +253,9 @@ class SqsConsumer:
         except Exception as error:  # noqa: BLE001 - the thread's edge: `receive` would find nothing for ever
             self._fail(BrokerUnavailable(f"{self._line.place}: {type(error).__name__}: {error}"))
         finally:
+            # It ends after `close` only, which still needs the pool: without it what was in hand
+            # would come back when its time is over.
+            self._gave_back.wait()
             self._end()
 
     def _fail(self, error: BrokerUnavailable) -> None:
