@@ -72,8 +72,10 @@ def hold(journey: str, modules: list[str]) -> None:
 
 def test_a_batch_through_all_stages(database: Database) -> None:
     bench = Bench(database, window=2)
-    bench.fail(5)
-    bench.ask_all()
+    for _ in range(2):  # what the first batch of a process loads belongs to no batch
+        bench.work()
+        bench.fail(5)
+        bench.ask_all()
 
     hold("batch", modules_of(bench.work))
 
