@@ -4,6 +4,8 @@ import base64
 import json
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import pika
@@ -326,6 +328,31 @@ def test_a_confirmation_that_cannot_be_sent_does_no_harm(
     assert f"there is no queue {site.acks}" in caplog.text
     site.close_worker()
     assert site.outside.count(site.queue) == 0
+
+
+@pytest.mark.parametrize("settle", ["ack", "nack"])
+def test_an_end_from_before_a_lost_connection_settles_nothing_that_came_after_it(
+    site: DramatiqSite, settle: str
+) -> None:
+    """Delivery tags begin anew with each connection, and Dramatiq settles by the newest consumer."""
+    # Given the first message of a connection that is lost, and another one in its place
+    pack = site.actor(Runs(), "pack")
+    pack.send(7)
+    site.middleware.before_worker_boot(site.broker, Worker(site.broker))
+    consume = partial(site.broker.consume, site.queue, 1, 20)
+    with closing(consume()) as lost:
+        message = next(filter(None, lost))
+    take_within(site.outside, site.queue)
+    pack.send(8)
+
+    # When the first one ends late
+    with closing(consume()) as consumer:
+        assert next(filter(None, consumer)).args == (8,)
+        getattr(consumer, settle)(message)
+
+    # Then the other one is still the broker's
+    wait_until(lambda: site.outside.count(site.queue) == 1, DEADLINE)
+    assert site.outside.count(f"{site.queue}.XQ") == 0
 
 
 def test_an_end_that_dramatiq_tells_repeatedly_is_one_failure(site: DramatiqSite) -> None:

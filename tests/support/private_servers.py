@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -21,6 +22,10 @@ from tests.support.waiting import wait_until
 
 START_DEADLINE = 60.0
 STOP_DEADLINE = 30.0
+LAST_WORDS = 4000
+"""Characters of a server's log that are shown where it does not start."""
+LOCAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOWEST_PORT = 10_000
 POLICY = "limit"
 CONFIGURATION = """\
 loopback_users.guest = true
@@ -54,7 +59,7 @@ class PrivateRabbitMQ:
         """The node's process, once it runs."""
         return int(self._pid_file.read_text())
 
-    def start(self) -> None:
+    def start(self, within: float = START_DEADLINE) -> None:
         """Start the node and wait until it takes clients."""
         with self._log.open("ab") as log:
             self._script = subprocess.Popen(
@@ -65,7 +70,11 @@ class PrivateRabbitMQ:
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        wait_until(self._answers, START_DEADLINE, "the private RabbitMQ answers")
+        try:
+            wait_until(self._answers, within, "the private RabbitMQ answers")
+        except AssertionError as error:
+            error.add_note(self._log.read_text(errors="replace")[-LAST_WORDS:])
+            raise
 
     def stop(self) -> None:
         """Stop the node in good order; its queues stay on disk."""
@@ -361,12 +370,19 @@ def find_plugins(*names: str) -> list[str]:
 
 
 def find_free_ports(count: int) -> list[int]:
-    """Return different ports on which nothing listens."""
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in listeners]
-    for each in listeners:
-        each.close()
-    return ports
+    """Return different ports on which nothing listens.
+
+    None of those that the system gives to whoever dials: a server that is away for a while would find its
+    port taken by a client, above all by one that tries again and again to reach that very server.
+    """
+    below = int(LOCAL_PORTS.read_text().split()[0])
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(LOWEST_PORT, below)  # noqa: S311 - no secret
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            if port not in found:
+                found.append(port)
+    return found
 
 
 def is_listening(port: int) -> bool:

@@ -117,13 +117,13 @@ class KeepingConsumer(Consumer):
     def __next__(self) -> Any:
         """Return the next message, with `arrival`: how it came; None if there is none yet.
 
-        `retrier_gone` says whether it will come again, for its connection has ended.
+        `retrier_consumer` is this one, by which alone it can be settled.
         """
         self._came.clear()
         message = next(self._inner)
         if message is not None:
             message.arrival = self._came[0]
-            message.retrier_gone = self.is_gone
+            message.retrier_consumer = self
             self._begin_anew(message, self._came[0].headers)
         elif self._came:
             self._undecodable(self._came[0])
@@ -131,11 +131,11 @@ class KeepingConsumer(Consumer):
 
     def ack(self, message: MessageProxy) -> None:
         """Acknowledge a message, unless it is held back."""
-        settle(_find_hold(message), partial(self._inner.ack, message))
+        self._settle(message, self._inner.ack)
 
     def nack(self, message: MessageProxy) -> None:
         """Move a message to Dramatiq's dead-letter queue, unless it is held back."""
-        settle(_find_hold(message), partial(self._inner.nack, message))
+        self._settle(message, self._inner.nack)
 
     def requeue(self, messages: Any) -> None:
         """Hand messages back."""
@@ -148,6 +148,16 @@ class KeepingConsumer(Consumer):
     def is_gone(self) -> bool:
         """Say whether the connection has ended: the broker hands out again what is in hand."""
         return not self._inner.connection.is_open
+
+    def _settle(self, message: MessageProxy, act: Callable[[MessageProxy], None]) -> None:
+        """Settle a message of this connection only.
+
+        Dramatiq settles by its newest consumer, and delivery tags begin anew with each connection: the
+        end of a message from before would settle another one, which might not have begun. The broker
+        has handed out again what that connection had in hand.
+        """
+        if vars(message).get("retrier_consumer") is self:
+            settle(_find_hold(message), partial(act, message))
 
     def _begin_anew(self, message: Any, headers: Mapping[str, Any]) -> None:
         """Never raises: the broker would deliver the message again, for ever."""

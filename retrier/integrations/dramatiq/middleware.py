@@ -136,7 +136,8 @@ class RetrierMiddleware(Middleware):
 
     def _fail(self, message: MessageProxy) -> None:
         hold = vars(message)["retrier_hold"] = UnackedHold()
-        is_gone = vars(message).get("retrier_gone", never)
+        consumer = vars(message).get("retrier_consumer")
+        is_gone = never if consumer is None else consumer.is_gone
         make = partial(self._letters.make_failure, message)
         self._publish_failure(make, _about(message), message.arrival, hold=hold, is_void=is_gone)
 
