@@ -1,10 +1,22 @@
 """The short forms of the endurance run of workers."""
 
-from statistics import median
+from collections.abc import Iterable
 
 import pytest
 
 from tests.endurance.workers import LEAST_RATIO, Plan, compare, compare_work, kill
+
+TURNS = 5
+
+
+def measure_until(turns: Iterable[float], least: float) -> tuple[bool, list[float]]:
+    """Return if the median is at least so much, and what was measured: no more than is needed for it."""
+    measured: list[float] = []
+    for ratio in turns:
+        measured.append(ratio)
+        if sum(each >= least for each in measured) > TURNS // 2:
+            return True, measured
+    return False, measured
 
 
 @pytest.mark.alone
@@ -14,7 +26,11 @@ def test_a_worker_is_at_least_half_as_fast_as_a_bare_consumer(
     amqp_url: str, prefetch: int, messages: int
 ) -> None:
     """Empty classic queues in turns: they are the fast ones, where our own work shows most."""
-    assert median(compare(amqp_url, "classic", messages, prefetch, turns=5)) >= LEAST_RATIO
+    turns = compare(amqp_url, "classic", messages, prefetch, TURNS)
+
+    is_fast, rates = measure_until(turns, LEAST_RATIO)
+
+    assert is_fast, rates
 
 
 @pytest.mark.alone
@@ -28,9 +44,11 @@ def test_a_worker_needs_hardly_more_work_for_a_message_than_a_consumer_of_pikas(
     Rates of so few messages differ by half from turn to turn, and medians of the work by a tenth:
     this finds what has become worse, and the long run holds the goals.
     """
-    work = compare_work(amqp_url, "classic", 5000, prefetch, turns=5, rival="pika")
+    turns = compare_work(amqp_url, "classic", 5000, prefetch, TURNS, rival="pika")
 
-    assert median(work) >= least
+    is_little, work = measure_until(turns, least)
+
+    assert is_little, work
 
 
 @pytest.mark.rabbitmq

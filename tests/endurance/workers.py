@@ -103,27 +103,24 @@ def measure(url: str, kind: str, way: str, count: int, prefetch: int) -> dict[st
 
 def compare(
     url: str, kind: str, count: int, prefetch: int, turns: int = TURNS, rival: str = "bare"
-) -> list[float]:
-    """Return how fast a worker is, if a bare consumer in the same turn is 1; in turns."""
-    return [
-        measure(url, kind, "worker", count, prefetch)["rate"]
-        / measure(url, kind, rival, count, prefetch)["rate"]
-        for _ in range(turns)
-    ]
+) -> Iterator[float]:
+    """Tell how fast a worker is, if a bare consumer in the same turn is 1; turn by turn."""
+    for _ in range(turns):
+        ours = measure(url, kind, "worker", count, prefetch)
+        yield ours["rate"] / measure(url, kind, rival, count, prefetch)["rate"]
 
 
 def compare_work(
     url: str, kind: str, count: int, prefetch: int, turns: int = TURNS, rival: str = "bare"
-) -> list[float]:
-    """Return how much of its processor time a worker needs for a message, in turns, the same way.
+) -> Iterator[float]:
+    """Tell how much of its processor time a worker needs for a message, turn by turn, the same way.
 
     The broker's own threads and whatever else runs on a small machine change it least.
     """
-    return [
-        measure(url, kind, rival, count, prefetch)["microseconds"]
-        / measure(url, kind, "worker", count, prefetch)["microseconds"]
-        for _ in range(turns)
-    ]
+    for _ in range(turns):
+        theirs = measure(url, kind, rival, count, prefetch)
+        ours = measure(url, kind, "worker", count, prefetch)
+        yield theirs["microseconds"] / ours["microseconds"]
 
 
 def kill(plan: Plan, url: str) -> Killed:
@@ -194,12 +191,12 @@ def main(arguments: Sequence[str]) -> int:
     with found(RABBITMQ) as url:
         memory = measure(url, plan.broker, "worker", words.messages, 10)["memory"]
         tell(f"memory in KiB after each tenth of {words.messages} messages: {memory}")
-        ratios = {prefetch: compare(url, plan.broker, 3000, prefetch) for prefetch in (1, 50)}
+        ratios = {prefetch: list(compare(url, plan.broker, 3000, prefetch)) for prefetch in (1, 50)}
         for prefetch, found_ratios in ratios.items():
             shown = ", ".join(f"{ratio:.2f}" for ratio in found_ratios)
             tell(f"prefetch {prefetch}: {shown} of a bare Kombu consumer")
         work = {
-            prefetch: compare_work(url, "classic", 5000, prefetch, rival="pika")
+            prefetch: list(compare_work(url, "classic", 5000, prefetch, rival="pika"))
             for prefetch in GOALS
         }
         for prefetch, found_work in work.items():

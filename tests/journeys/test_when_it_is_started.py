@@ -46,16 +46,21 @@ LIBRARIES = (
     "import sqlalchemy.orm, sqlalchemy.dialects.postgresql, pydantic, fastapi, uvicorn, kombu, "
     "apscheduler, jinja2, structlog"
 )
+SOON = 2.0
 MOST_BESIDE_LIBRARIES = 2.6
 """How often the time of the libraries: the same start took 1.6 s in one hour and 2.4 s in another."""
 
 
-def test_a_service_takes_two_seconds_to_be_up(tmp_path: Path) -> None:
+def seconds_of_libraries() -> float:
+    """Return the processor time of loading what is not ours: of the first tries the least."""
     load = [sys.executable, "-c", LIBRARIES]
-    libraries = min(
-        time_of_children(lambda: subprocess.run(load, check=True)) for _ in range(TRIES)
-    )
+    return min(time_of_children(lambda: subprocess.run(load, check=True)) for _ in range(TRIES))
 
-    taken = min(seconds_until_it_is_up(tmp_path) for _ in range(TRIES))
 
-    assert taken <= max(2, MOST_BESIDE_LIBRARIES * libraries)
+def test_a_service_takes_two_seconds_to_be_up(tmp_path: Path) -> None:
+    taken: list[float] = []
+    while len(taken) < TRIES and min(taken, default=3) > SOON:
+        taken.append(seconds_until_it_is_up(tmp_path))
+
+    # Only a machine that is slow just now is asked how slow it is.
+    assert min(taken) <= SOON or min(taken) <= MOST_BESIDE_LIBRARIES * seconds_of_libraries(), taken

@@ -83,6 +83,8 @@ def test_a_thousand_wrong_tokens_a_second_take_a_tenth_of_a_core(tmp_path: Path)
             before = processor_time(service)
             guess(address, SECONDS)
             shares.append((processor_time(service) - before) / SECONDS)
+            if shares[-1] < MOST_OF_A_CORE:  # one of them is enough
+                break
         assert min(shares) < MOST_OF_A_CORE, shares
 
 
