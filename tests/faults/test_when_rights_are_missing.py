@@ -182,7 +182,7 @@ class TestTheDatabase:
         code, told = low.run()
 
         assert code == 2
-        assert "may not read and write the tables alembic_version, archive_operation" in told
+        assert "may not read and write the tables access_tokens, alembic_version" in told
         assert "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO low_" in told
         assert "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO low_" in told
 

@@ -8,11 +8,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
+
 from tests.endurance.instances.database import DatabaseView
 from tests.endurance.instances.hosts import Node
 from tests.endurance.instances.misfortunes import Misfortune
 from tests.endurance.instances.traffic import Tally
+from tests.support.waiting import wait_until
 
+BOOKS_WITHIN = 60.0
 DELIVERED = ("resolved", "retry_issued")
 ROWS = "SELECT message_id, status, last_retry_id::text, attempts FROM failed_messages"
 
@@ -46,7 +50,7 @@ def count_up(
     arrived = {each.retry_id for each in tally.arrived}
     lost_out = [row for row in rows if row[1] not in DELIVERED or row[2] not in arrived]
     twice = [row for row in rows if row[3] > 1 + tally.failures[row[0]]]
-    books = node.ask("GET", "/api/ledger", timeout=30).json()
+    books = read_books(node)
     doubled = [tally.doubled(each.begin, each.end) for each in misfortunes]
     count = Count(
         messages=len(tally.produced),
@@ -79,6 +83,23 @@ def count_up(
     if outside:
         count.problems.append(f"{outside} copies arrived twice before anything had happened")
     return count
+
+
+def read_books(node: Node) -> dict[str, dict[str, int]]:
+    """Return its ledger. The first answer after a cut may say that a connection has broken."""
+    answers: list[httpx.Response] = []
+
+    def is_answered() -> bool:
+        answers.append(node.ask("GET", "/api/ledger", timeout=30))
+        return answers[-1].is_success
+
+    try:
+        wait_until(is_answered, BOOKS_WITHIN, "the ledger")
+    except AssertionError as error:
+        error.add_note(answers[-1].text)
+        raise
+    books: dict[str, dict[str, int]] = answers[-1].json()
+    return books
 
 
 def judge(
