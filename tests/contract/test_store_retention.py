@@ -429,10 +429,11 @@ class TestAFailedImport:
 def test_the_oldest_are_found_by_an_index(shared_postgres: Database) -> None:
     with shared_postgres.engine.connect() as conn:
         conn.execute(text("SET LOCAL enable_seqscan = off"))
-        # Of no rows a sort is as cheap as an index that has them in order.
-        conn.execute(text("SET LOCAL enable_sort = off"))
-        # On an empty table every index costs the same; this one has no condition. Rolled back.
-        conn.execute(text("DROP INDEX ix_failed_messages_modified"))
+        # On an empty table every index costs nearly the same: what tests before have left in the
+        # statistics would decide. Rolled back.
+        for other in failed_messages.indexes:
+            if other.name != "ix_failed_messages_retention":
+                conn.execute(text(f"DROP INDEX {other.name}"))
         plan = conn.execute(
             text(
                 "EXPLAIN SELECT number FROM failed_messages WHERE status = 'archived' "
