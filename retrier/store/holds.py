@@ -84,7 +84,9 @@ IN_STREAMS: ColumnElement[bool] = literal_column(
 )
 """The condition that a message of a stream is open."""
 
-_IS_ANY_STRICT = select(exists(select(messages.number).where(STRICT)))
+# Every number is above 0. Said here, so that SQLite takes the index of strict messages: it would
+# read all that are unresolved by another one.
+_IS_ANY_STRICT = select(exists(select(messages.number).where(STRICT, messages.number > 0)))
 HEAD_NUMBER = (
     select(earlier.c.number)
     .where(_BEFORE)

@@ -23,10 +23,13 @@ from retrier.errors import (
     DataRefused,
     TablesMissing,
 )
+from retrier.store.cuts import IS_UNRESOLVED
 from retrier.store.engine.database import ConcurrentChange, Database, DatabaseOptions
 from retrier.store.engine.pool import RestingPool
 from retrier.store.engine.sessions import make_session_settings
-from retrier.store.schema import counters, failed_messages
+from retrier.store.schema import SETTLED, STRICT, counters, failed_messages
+from retrier.store.schema.messages import ISSUED, SCHEDULED
+from retrier.store.selections import are_dead
 from tests.contract.store_rows import record, rows
 from tests.support.databases import empty, open_upgraded, sqlite_url, temporary_postgres
 from tests.support.factories import failure
@@ -774,6 +777,30 @@ def test_who_looks_for_keys_does_not_read_a_whole_table_that_is_small_yet(postgr
         return "\n".join(tx.execute(query).scalars())
 
     assert "Seq Scan" not in postgres.transact(explain)
+
+
+@pytest.mark.parametrize(
+    ("condition", "index"),
+    [
+        (SETTLED, "retention"),
+        (STRICT, "strict"),
+        (ISSUED, "issued"),
+        (SCHEDULED, "due"),
+        (IS_UNRESOLVED, "cut"),
+        (are_dead(), "dead"),
+    ],
+    ids=["settled", "strict", "issued", "scheduled", "unresolved", "dead"],
+)
+def test_sqlite_sees_that_a_condition_is_that_of_an_index(shared_sqlite, condition, index):
+    """It compares the words: one sign more, as in `status = 'x' = 1`, and it reads the table."""
+    query = select(failed_messages.c.number).where(condition)
+    written = str(query.compile(dialect=shared_sqlite.engine.dialect))
+    look = written.replace(" \nWHERE", f" INDEXED BY ix_failed_messages_{index} WHERE")
+
+    assert f"INDEXED BY ix_failed_messages_{index} " in look
+    assert (
+        shared_sqlite.read(lambda tx: tx.execute(text(look)).all()) == []
+    )  # or: no query solution
 
 
 @pytest.mark.parametrize(

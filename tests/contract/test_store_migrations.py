@@ -267,8 +267,17 @@ _NEWER_TABLES = (
 """Made by the revisions after 2002, which are done again."""
 
 
+def take_2011_back(db: Database) -> None:
+    """Leave the schema as it was when SQLite's planner assumed what it liked."""
+    if db.is_sqlite:
+        with db.engine.begin() as conn:
+            conn.execute(text("DROP TABLE sqlite_stat1"))
+    set_revision(db, "2010")
+
+
 def take_2010_back(db: Database) -> None:
     """Leave the schema as it was before counts were kept."""
+    take_2011_back(db)
     with db.engine.begin() as conn:
         for name in () if db.is_sqlite else COUNT_TRIGGERS:
             conn.execute(text(f"DROP FUNCTION message_counts_{name} CASCADE"))

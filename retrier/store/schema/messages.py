@@ -205,7 +205,7 @@ Index("ix_failed_messages_list", failed_messages.c.status, failed_messages.c.las
 # 36 us that PostgreSQL takes for a failure they cost about 2 and 1; as much at a change of status.
 Index("ix_failed_messages_time_sent", failed_messages.c.time_sent)
 Index("ix_failed_messages_modified", failed_messages.c.last_modified)
-SETTLED: ColumnElement[bool] = literal_column("status IN ('resolved', 'archived')", Boolean)
+SETTLED: ColumnElement[bool] = literal_column("status IN ('resolved', 'archived')")
 """The condition that a message may be deleted for its age, in the words of its index."""
 # What is settled for longest, for retention.
 Index(
@@ -270,7 +270,7 @@ Index(
     sqlite_where=_open_in_stream,
 )
 STRICT: ColumnElement[bool] = literal_column(
-    "stream_rule = 'strict' AND status = 'unresolved' AND NOT released", Boolean
+    "stream_rule = 'strict' AND status = 'unresolved' AND NOT released"
 )
 """The condition that an earlier message of its stream may hold a message, in words of its index."""
 # Whether there is any message that an earlier one of its stream may hold: empty without a strict
@@ -281,7 +281,7 @@ Index(
     postgresql_where=STRICT,
     sqlite_where=STRICT,
 )
-ISSUED: ColumnElement[bool] = literal_column("status = 'retry_issued'", Boolean)
+ISSUED: ColumnElement[bool] = literal_column("status = 'retry_issued'")
 """The condition that the retry of a message was issued, in the words of its index."""
 # The pending retries of one queue: without it each message that is being retried would be read.
 Index(
