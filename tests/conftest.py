@@ -27,6 +27,7 @@ from tests.support.databases import (
     temporary_postgres,
 )
 from tests.support.servers import POSTGRES, RABBITMQ, REDIS, found, pika_connection
+from tests.support.turns import left_out
 
 settings.register_profile("beside others", settings(), deadline=2000)
 settings.load_profile("beside others")
@@ -84,6 +85,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != "alone" or collection_path.suffix != ".py":
         return None
     return True if "pytest.mark.alone" not in collection_path.read_text() else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave two thirds of some tests on PostgreSQL to `pytest -m kills` (tests/support/turns.py)."""
+    for item in left_out(items):
+        item.add_marker(pytest.mark.kills)
 
 
 @pytest.hookimpl(wrapper=True)
