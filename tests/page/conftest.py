@@ -146,7 +146,9 @@ def browser() -> Iterator[Browser]:
     other tests want to run their own.
     """
     if not EXECUTABLE:
-        give_up("no chromium: apt-get install chromium-headless-shell, or name one in RETRIER_TEST_CHROMIUM")
+        give_up(
+            "no chromium: apt-get install chromium-headless-shell, or name one in RETRIER_TEST_CHROMIUM"
+        )
     with opened_browser() as browser:
         yield browser
 
