@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from retrier.domain.classifiers import CLASSIFIERS
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.web.counts import PageCounts, Snapshot, Trouble
@@ -110,7 +111,7 @@ def test_what_is_added_to_costly_counts_is_what_a_whole_count_finds(counting: Co
     counting.clock.cost = 0.0
     counting.api.receive(
         failure(time_of_failure=later),
-        failure(queue="bills", message_type="Shop.Bill", time_of_failure=FAILED_AT),
+        failure(queue="tills", message_type="Shop.Bill", time_of_failure=FAILED_AT),
     )
 
     counting.run(1, watched=True)
@@ -121,6 +122,13 @@ def test_what_is_added_to_costly_counts_is_what_a_whole_count_finds(counting: Co
     assert added.groups == whole.groups
     assert (added.queues, added.causes) == (whole.queues, whole.causes)
     assert (added.group_ids, added.new_groups) == (whole.group_ids, whole.new_groups)
+
+
+def test_queues_of_a_group_that_are_as_full_are_named_in_one_order(counting: Counting) -> None:
+    counting.api.receive(failure(queue="stock"), failure(queue="bills"), failure(queue="orders"))
+
+    (line,) = counting.counts.snapshot().groups[CLASSIFIERS[0]]
+    assert line.queues == ("bills", "orders", "stock")
 
 
 def test_a_page_sees_its_own_change_at_once(counting: Counting) -> None:
