@@ -72,6 +72,11 @@ def add_navigation(text: str) -> str:
     return text + "".join(trees)
 
 
+def add_records(text: str) -> str:
+    """Add the records of decisions, which are too many for the navigation of all pages."""
+    return text + toctree(sorted(each.stem for each in DOCS.glob(f"{RECORD}*.md")))
+
+
 def commands(command: Any, name: str, parent: Any = None) -> Iterator[Any]:
     """Walk a command and all below it, each as the context in which it would run."""
     context = command.make_context(name, [], parent=parent, resilient_parsing=True)
@@ -188,6 +193,7 @@ def add_changelog(text: str) -> str:
 
 ADDITIONS: dict[str, Callable[[str], str]] = {
     "index": add_navigation,
+    "decisions/departures": add_records,
     "cli-options": add_help,
     "http-routes": add_routes,
     "changelog": add_changelog,
@@ -199,9 +205,6 @@ def complete(_site: Any, page: str, source: list[str]) -> None:
     """Add to a page what only the site has."""
     if page in ADDITIONS:
         source[0] = ADDITIONS[page](source[0])
-    if page.startswith(RECORD):
-        # Not in the navigation: each page would have a line, and be made with a copy, for each record.
-        source[0] = f"---\norphan: true\n---\n{source[0]}"
     # The diagrams stay text: the script that would draw them is on the host of a third party.
     source[0] = source[0].replace("```mermaid\n", "```text\n")
 

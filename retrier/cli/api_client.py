@@ -6,6 +6,7 @@ Each call names the shape of the answer (`retrier/api/shapes`), which is the one
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from urllib.parse import quote, urlsplit
@@ -19,11 +20,25 @@ from urllib.request import (
     Request,
 )
 
-from retrier.cli.late import Late
 from retrier.domain.hosts import is_loopback
 from retrier.domain.identity import is_guid
 from retrier.domain.values import dataclass
 from retrier.errors import RequestRefused, ServiceUnavailable
+
+
+class Late:
+    """Stands for a module that is loaded when something of it is used.
+
+    To load `httpx` takes longer than what a person waits who has pressed the tabulator, and
+    `retrier run` never uses it. A type checker has to be told of it by an import of its own.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._name), name)
+
 
 if TYPE_CHECKING:
     import httpx

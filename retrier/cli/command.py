@@ -24,8 +24,7 @@ from retrier import __version__
 from retrier.api.shapes import OnlyId
 from retrier.api.shapes.operations import AskedRetry
 from retrier.cli import editor
-from retrier.cli.api_client import ApiClient, Listing, WrongValue, address_of, fetch
-from retrier.cli.late import Late
+from retrier.cli.api_client import ApiClient, Late, Listing, WrongValue, address_of, fetch
 from retrier.cli.logins import is_due, logins_of_this_person, renew
 from retrier.cli.printer import SHORT_ID, Printer, counted, harmless, one_line, short_id
 from retrier.clock import Clock, SystemClock

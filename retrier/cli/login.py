@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retrier.api.shapes.service import Authentication, MyRoutes
+from retrier.cli.api_client import Late
 from retrier.cli.command import CalledService, Tools, command, make_app, tools_of, user_agent
-from retrier.cli.late import Late
 from retrier.cli.logins import (
     Login,
     ask,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from retrier.cli.late import Late
+from retrier.cli.api_client import Late
 from retrier.clock import Clock
 from retrier.domain.hosts import is_loopback
 from retrier.domain.values import dataclass

@@ -364,8 +364,9 @@ def _newest_first(lines: Iterable[CountLine]) -> Sequence[CountLine]:
 def _line(key: str, title: str, members: Members) -> CountLine:
     if len(members) == 1:
         return _line_of_one(key, title, *members[0])
-    # By name if they are as full: the database gives them in any order, and the page would change.
-    fullest = sorted(members, key=lambda each: (-each[0].count, each[1].queue))
+    # The older cause first if they are as full: the database gives them in any order, and what is
+    # new is added behind them.
+    fullest = sorted(members, key=lambda each: (-each[0].count, each[0].cause_id))
     counts = [counted for counted, _ in members]
     surely = min(each.surely for each in counts)
     recorded = (facts.recorded.get(key, surely) for _, facts in members)

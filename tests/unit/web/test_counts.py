@@ -111,7 +111,7 @@ def test_what_is_added_to_costly_counts_is_what_a_whole_count_finds(counting: Co
     counting.clock.cost = 0.0
     counting.api.receive(
         failure(time_of_failure=later),
-        failure(queue="tills", message_type="Shop.Bill", time_of_failure=FAILED_AT),
+        failure(queue="bills", message_type="Shop.Bill", time_of_failure=FAILED_AT),
     )
 
     counting.run(1, watched=True)
@@ -125,10 +125,11 @@ def test_what_is_added_to_costly_counts_is_what_a_whole_count_finds(counting: Co
 
 
 def test_queues_of_a_group_that_are_as_full_are_named_in_one_order(counting: Counting) -> None:
-    counting.api.receive(failure(queue="stock"), failure(queue="bills"), failure(queue="orders"))
+    for queue in ("stock", "bills", "orders"):
+        counting.api.receive(failure(queue=queue))
 
     (line,) = counting.counts.snapshot().groups[CLASSIFIERS[0]]
-    assert line.queues == ("bills", "orders", "stock")
+    assert line.queues == ("stock", "bills", "orders")
 
 
 def test_a_page_sees_its_own_change_at_once(counting: Counting) -> None:
