@@ -92,7 +92,7 @@ class StreamRule(StrEnum):
 
 
 LONGEST_LOOK_WAIT = timedelta(seconds=2)
-SHORTEST_LOOK_WAIT = timedelta(milliseconds=100)
+SHORTEST_LOOK_WAIT = timedelta(milliseconds=20)
 _LOOK_SHARE = 5
 
 
