@@ -134,6 +134,10 @@ class Marking:
             per_second=context.per_second(),
             rules=context.breakers.rules(),
         )
+        may_hold = context.breakers.may_hold
+        sight = None
+        if not outlook.is_single:
+            sight = look_at_next(context.db, turns, self._held, may_hold=may_hold)
         opened = cut_batch(
             context.db,
             context.lease.fence,
@@ -141,7 +145,7 @@ class Marking:
             self._what_holds(),
             turns,
             self._held,
-            look_at_next(context.db, turns, self._held, may_hold=context.breakers.may_hold),
+            sight,
         )
         if opened is None:
             return turned

@@ -71,7 +71,8 @@ class Processor:
 
     def run_once(self) -> bool:
         """Let the most advanced stage with work do one piece; return if there was any. Raises its errors."""
-        batch = self._forwarding.going_on or self._cancelling.find_batch()
+        known = self._forwarding.going_on or self._staging.take_moved()
+        batch = known or self._cancelling.find_batch()
         if batch is None or batch.status is not RetryBatchStatus.FORWARDING:
             self._forwarding.leave()
         if batch is None:

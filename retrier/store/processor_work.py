@@ -74,20 +74,28 @@ def find_next(tx: Transaction, *, bulk_first: bool = False) -> RetryOperation | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """Whether there is an operation to cut, or to make, and a breaker that is not closed."""
+    """Whether there is an operation to cut, or to make, and a breaker that is not closed.
+
+    `is_single`: the next one is of one named message, which its cut finds by itself.
+    """
 
     may_cut: bool
     may_hold: bool
+    is_single: bool
 
 
 @reading
 def look_ahead(tx: Transaction) -> Outlook:
     """Look without a lock what the next cut would meet. Raises DatabaseUnavailable."""
-    next_one = _next(tx.sql, bulk_first=False).with_only_columns(operations.operation_id)
+    next_one = _next(tx.sql, bulk_first=False).with_only_columns(operations.retry_type)
     missing = and_(~IS_STANDING_MADE, FIRST.is_not(None))
-    query = select(or_(exists(next_one), missing), ANY_NOT_CLOSED)
-    row = tx.execute(query, tx.sql.tell(tx.conn, timedelta(0))).one()
-    return Outlook(may_cut=bool(row[0]), may_hold=bool(row[1]))
+    query = select(next_one.scalar_subquery(), missing, ANY_NOT_CLOSED)
+    retry_type, is_missing, may_hold = tx.execute(query, tx.sql.tell(tx.conn, timedelta(0))).one()
+    return Outlook(
+        may_cut=retry_type is not None or bool(is_missing),
+        may_hold=bool(may_hold),
+        is_single=retry_type == RetryType.SINGLE_MESSAGE,
+    )
 
 
 def _may_be_cut(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:

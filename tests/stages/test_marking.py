@@ -21,7 +21,10 @@ from retrier.store.schema import (
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
+from tests.support.flaky_database import FlakyDatabase
 from tests.support.script import to_queue
+
+MARKED_IN_STEPS = ["cut_batch", "claim_messages", "move_to_staging"]
 
 
 @pytest.fixture
@@ -100,6 +103,26 @@ def test_one_named_message_is_marked_in_one_transaction_where_a_bulk_is(bench: B
 
     # An empty cut ends the operation afterwards: it is no step where marking takes one transaction.
     assert steps[:3] == (["marking.moved"] if bench.db.sql.marks_at_once else in_steps)
+
+
+def test_a_single_retry_reads_and_commits_no_more_than_it_must_until_it_is_sent(
+    database: Database,
+) -> None:
+    flaky = FlakyDatabase(database)
+    bench = Bench(flaky)
+    first, second = bench.fail(2)
+    bench.ask([first])
+    bench.work()  # what a process does once is done
+    bench.ask([second])
+
+    done: list[str] = []
+    flaky.before = done.append
+    bench.work()
+
+    marked = ["cut_batch"] if database.sql.marks_at_once else MARKED_IN_STEPS
+    # The next batch, the next operation; the batch again, its claims; its original
+    sent = ["read", "read", *marked, "read", "read", "begin_forwarding", "read", "open_window"]
+    assert done[: len(sent)] == sent
 
 
 def test_several_named_messages_are_marked_in_steps(bench: Bench) -> None:

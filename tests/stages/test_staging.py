@@ -7,6 +7,7 @@ from sqlalchemy import insert, select
 
 from retrier.domain import headers
 from retrier.domain.copies import PROBE_BODY
+from retrier.domain.retry_operation import Cancel
 from retrier.domain.wire import ChannelClosed, Delivery, Edit, Properties, Refused, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.events.processor import StagingIdsRecorded
@@ -308,6 +309,24 @@ def test_a_commit_that_nobody_heard_of_is_forwarded_all_the_same(database: Datab
     bench.work()
 
     assert bench.sent() == ids
+
+
+def test_what_is_cancelled_between_staging_and_forwarding_is_not_sent(database: Database) -> None:
+    flaky = FlakyDatabase(database)
+    bench = Bench(flaky)
+    ids = bench.fail(3)
+    created = bench.ask_all()
+
+    def cancel(verb: str) -> None:
+        if verb == "begin_forwarding":
+            flaky.after = lambda _verb: None
+            bench.steer(created, Cancel())
+
+    flaky.after = cancel
+    bench.work()
+
+    assert (bench.sent(), bench.operation(created)["state"]) == ([], "cancelled")
+    assert bench.statuses() == dict.fromkeys(ids, "unresolved")
 
 
 def test_a_retry_leaves_out_what_would_multiply_expire_or_bounce_it(bench: Bench) -> None:
