@@ -36,6 +36,12 @@ settings.load_profile("beside others")
 WORKERS = 4
 """Twice the cores of a small machine: journeys wait for servers and processes most of their time."""
 
+WAITING = 3
+"""Processes for `pytest -m waits`: what they start must not keep both cores busy."""
+
+APART = ("waits", "alone")
+"""Marks of the few tests that measure time."""
+
 MEMORY = Path("/dev/shm")  # noqa: S108 - only the default of TMPDIR
 """A file system where no commit of SQLite waits for a disk."""
 ROOM = 2 << 30
@@ -53,9 +59,12 @@ at everything that the page has loaded, which never is garbage.
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Spread the plain `pytest` over processes; what is asked for by name or mark runs in one."""
-    everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    return WORKERS if everything and is_plain(config) else 0
+    """Spread the plain `pytest` over processes; what is asked for by name runs in one."""
+    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return 0
+    if config.option.markexpr == "waits":
+        return WAITING
+    return WORKERS if is_plain(config) else 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,10 +90,11 @@ def has_room(folder: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import hundreds of files for the few tests that are `alone`: they say so themselves."""
-    if config.option.markexpr != "alone" or collection_path.suffix != ".py":
+    """Do not import hundreds of files for the few tests that measure time: they say so themselves."""
+    mark = config.option.markexpr
+    if mark not in APART or collection_path.suffix != ".py":
         return None
-    return True if "pytest.mark.alone" not in collection_path.read_text() else None
+    return True if f"pytest.mark.{mark}" not in collection_path.read_text() else None
 
 
 @pytest.hookimpl(tryfirst=True)

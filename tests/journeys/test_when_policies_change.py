@@ -14,7 +14,7 @@ pytestmark = pytest.mark.journey
 
 IN_FORCE = 30
 PROMISED = 5.0
-"""Seconds; measured by a test that runs alone."""
+"""Seconds; measured by a test that runs with `pytest -m waits`."""
 
 
 @pytest.fixture(
@@ -34,7 +34,7 @@ def write(site: Site, policies: Any) -> None:
     site.host.config.write_text(yaml.safe_dump(settings | {"policies": policies}))
 
 
-@pytest.mark.alone
+@pytest.mark.waits
 @pytest.mark.parametrize("kind", ["embedded"], indirect=True)
 def test_a_changed_file_is_in_force_within_5_seconds(site: Site) -> None:
     write(site, {"rules": [{"name": "first", "match": {}, "preset": "outbox"}]})

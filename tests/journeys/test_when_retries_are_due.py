@@ -1,6 +1,6 @@
 """What is due by policy is sent in time, lets a single retry overtake, and leaves a bulk its share.
 
-All of it measures time and runs alone: `pytest -m alone tests/journeys/test_when_retries_are_due.py`.
+All of it measures time: `pytest -m 'waits or alone' tests/journeys/test_when_retries_are_due.py`.
 """
 
 import time
@@ -22,10 +22,7 @@ from tests.support.asking import opened_store, store_failures
 from tests.support.scheduling import schedule
 from tests.support.waiting import wait_until
 
-pytestmark = [
-    pytest.mark.journey,
-    pytest.mark.alone,
-]
+pytestmark = pytest.mark.journey
 
 CLASSIC = pytest.param("classic", marks=RABBITMQ_AND_POSTGRES)
 DEADLINE = 120
@@ -86,6 +83,7 @@ def p99(values: list[float]) -> float:
     return quantiles(values, n=100, method="inclusive")[98]
 
 
+@pytest.mark.waits
 @pytest.mark.parametrize("kind", ["embedded", CLASSIC])
 def test_a_message_is_sent_in_time_while_nothing_else_is_to_be_done(
     site: Site, db: Database
@@ -111,6 +109,7 @@ def test_a_message_is_sent_in_time_while_nothing_else_is_to_be_done(
     assert p99(late) <= worst
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", [CLASSIC])
 def test_a_single_retry_overtakes_what_is_due(site: Site, db: Database, other: str) -> None:
     singles = store(site, db, SINGLES, other)
@@ -135,6 +134,7 @@ def test_a_single_retry_overtakes_what_is_due(site: Site, db: Database, other: s
     wait_until(lambda: sent(site, site.shop.orders) == MANY, DEADLINE, "all are sent")
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", [CLASSIC])
 def test_a_bulk_has_its_share_while_much_is_due(site: Site, db: Database, other: str) -> None:
     store(site, db, BULK, other)

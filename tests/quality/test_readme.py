@@ -4,7 +4,7 @@ from tests.support.project import ROOT
 
 TEST_COMMAND = (
     "python3 -m venv .venv && .venv/bin/pip install -q -e '.[test]'"
-    " && .venv/bin/pytest && .venv/bin/pytest -m alone"
+    " && .venv/bin/pytest && .venv/bin/pytest -m waits && .venv/bin/pytest -m alone"
 )
 
 DEMO_COMMAND = "python3 -m venv .venv && .venv/bin/pip install -q . && .venv/bin/retrier demo"

@@ -3,6 +3,9 @@
 import re
 from pathlib import Path
 
+import pytest
+
+from tests.conftest import APART
 from tests.support.project import ROOT, list_files
 
 TOP_LEVEL = {
@@ -40,12 +43,13 @@ def test_no_file_names_a_place_of_one_machine() -> None:
     assert found == []
 
 
-def test_what_runs_alone_says_so_in_its_own_file() -> None:
-    """`pytest -m alone` imports no other file (tests/conftest.py)."""
+@pytest.mark.parametrize("mark", APART)
+def test_what_measures_time_says_so_in_its_own_file(mark: str) -> None:
+    """`pytest -m alone` imports no other file, nor does `-m waits` (tests/conftest.py)."""
     modules = [path for path in list_files() if path.parts[0] == "tests" and path.suffix == ".py"]
-    marking = [path for path in modules if "mark.alone" in (ROOT / path).read_text()]
+    marking = [path for path in modules if f"mark.{mark}" in (ROOT / path).read_text()]
 
     itself = {Path(__file__).name, "conftest.py"}
     assert [path for path in marking if path.name[:5] != "test_" and path.name not in itself] == []
-    aliases = re.compile(r"^(?!pytestmark)\w+ = .*mark\.alone", re.MULTILINE)
+    aliases = re.compile(rf"^(?!pytestmark)\w+ = .*mark\.{mark}", re.MULTILINE)
     assert [path for path in marking if aliases.search((ROOT / path).read_text())] == []
