@@ -36,9 +36,6 @@ settings.load_profile("beside others")
 WORKERS = 4
 """Twice the cores of a small machine: journeys wait for servers and processes most of their time."""
 
-WAITING = 3
-"""Processes for `pytest -m waits`: what they start must not keep both cores busy."""
-
 APART = ("waits", "alone")
 """Marks of the few tests that measure time."""
 
@@ -59,12 +56,10 @@ at everything that the page has loaded, which never is garbage.
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Spread the plain `pytest` over processes; what is asked for by name runs in one."""
-    if config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
-        return 0
-    if config.option.markexpr == "waits":
-        return WAITING
-    return WORKERS if is_plain(config) else 0
+    """Spread the plain `pytest` and `-m waits`; what is asked for by name or another mark is not."""
+    everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    spread = is_plain(config) or config.option.markexpr == "waits"
+    return WORKERS if everything and spread else 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
