@@ -116,25 +116,14 @@ class Forwarding:
         self._queue = queue
         self._suspect = Suspect()
         self._run: ForwardingRun | None = None
-        self._is_run_current = False
-        """Whether the last turn ended without an error, so that `_run` is still true."""
 
-    @property
-    def going_on(self) -> RetryBatch | None:
-        """The batch of the last turn, if that ended without an error; saves asking the database.
-
-        Safe, because only the holder of the lease ends a batch, and each commit checks the lease.
-        """
-        return self._run.batch if self._is_run_current and self._run is not None else None
-
-    def run_once(self, batch: RetryBatch) -> None:
+    def run_once(self, batch: RetryBatch) -> RetryBatch | None:
         """Forward one window of the batch that the pointer names, or close the batch.
 
-        Raises BrokerUnavailable after recording what was confirmed, LeaseLost,
-        DatabaseUnavailable, StagingQueueUnusable.
+        Returns the batch if it goes on, else None. Raises BrokerUnavailable after recording what
+        was confirmed, LeaseLost, DatabaseUnavailable, StagingQueueUnusable.
         """
         run = self._resume(batch)
-        self._is_run_current = False
         if run.doubtful:
             self._send_alone(run)
         elif (run := self._get_ready(run, _RECEIVE_TIMEOUT if run.expects_copies else 0)).ready:
@@ -145,7 +134,7 @@ class Forwarding:
             self._record(run)
         else:
             self._wait(self._record(run))
-        self._is_run_current = True
+        return self._run.batch if self._run is not None else None
 
     def leave(self) -> None:
         """Stop consuming: no batch is in Forwarding, also if another process ended it."""
@@ -170,7 +159,7 @@ class Forwarding:
         What is confirmed but not recorded yet is kept, and the next run records it first: it must
         not be sent again only because the database was away.
         """
-        run, self._is_run_current = self._run, False
+        run = self._run
         self._run = run.disconnected() if run is not None and run.finished else None
 
     def _keep(self, run: ForwardingRun) -> ForwardingRun:

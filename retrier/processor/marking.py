@@ -88,7 +88,7 @@ class Adoption:
         self._context = context
 
     def run_once(self, batch: RetryBatch) -> None:
-        """Adopt this orphan. Raises LeaseLost, DatabaseUnavailable."""
+        """Adopt this orphan; what is next has to be asked. Raises LeaseLost, DatabaseUnavailable."""
         context = self._context
         size = adopt(context.db, context.lease.fence, batch)
         if size is not None:
@@ -117,10 +117,12 @@ class Marking:
         self._breaking = Breaking(context)
         self._bulk_first = False
 
-    def run_once(self) -> bool:
+    def run_once(self) -> tuple[bool, RetryBatch | None]:
         """Cut one batch; return whether there was an operation to cut, to end or to judge.
 
-        Raises LeaseLost, DatabaseUnavailable.
+        And the batch if it is known to be the next one: that of a single message. While a larger
+        one is cut somebody may well cancel it, and it need not be staged then. Raises LeaseLost,
+        DatabaseUnavailable.
         """
         context = self._context
         began = context.clock.monotonic()
@@ -128,7 +130,7 @@ class Marking:
         context.breakers.may_hold = outlook.may_hold
         turned = context.breakers.is_used and self._breaking.decide()
         if not (outlook.may_cut or turned):
-            return False
+            return False, None
         turns = Turns(
             bulk_first=self._bulk_first,
             per_second=context.per_second(),
@@ -148,22 +150,24 @@ class Marking:
             sight,
         )
         if opened is None:
-            return turned
+            return turned, None
+        marked = None
         match opened:
             case OpenedBatch():
                 self._emit_marked(self._claim(opened), began)
             case MarkedBatch():
                 self._emit_marked(opened, began)
+                marked = opened.batch if outlook.is_single else None
             case CanaryJudged():
                 context.emit(_judged(opened))
             case CanaryHeld():
-                return turned
+                return turned, None
             case CancelledOperation(operation_id=operation_id):
                 context.emit(OperationCancelled(operation_id=operation_id))
             case _ as never:
                 assert_never(never)
         context.progress.made()
-        return True
+        return True, marked
 
     def _what_holds(self) -> WhatHolds:
         return hold_by_breakers if self._context.breakers.may_hold else hold_nothing

@@ -57,6 +57,12 @@ class Processor:
         self._cancelling = Cancelling(context)
         self._adoption = Adoption(context)
         self._marking = Marking(context)
+        self._next: RetryBatch | None = None
+        """The batch that the last turn left to be moved next; else the database is asked.
+
+        Safe, because only the holder of the lease moves or ends a batch, and each commit checks
+        the lease.
+        """
         self._failures = 0
         self._lacks_broker = False
         self._troubled_since = 0.0
@@ -71,20 +77,24 @@ class Processor:
 
     def run_once(self) -> bool:
         """Let the most advanced stage with work do one piece; return if there was any. Raises its errors."""
-        known = self._forwarding.going_on or self._staging.take_moved()
+        # Taken away first: after an error it is not known what was committed.
+        known, self._next = self._next, None
         batch = known or self._cancelling.find_batch()
         if batch is None or batch.status is not RetryBatchStatus.FORWARDING:
             self._forwarding.leave()
         if batch is None:
-            return self._marking.run_once()
+            worked, self._next = self._marking.run_once()
+            return worked
         if self._context.breakers.is_used:
             # What is in Forwarding is sent whatever is decided: now and then is enough for the next cut.
             is_going = batch.status is RetryBatchStatus.FORWARDING
             self._breaking.decide(at_most_every=_BREAKERS_LOOK if is_going else 0)
-        self._stage_of(batch.status)(batch)
+        self._next = self._stage_of(batch.status)(batch)
         return True
 
-    def _stage_of(self, status: RetryBatchStatus) -> Callable[[RetryBatch], None]:
+    def _stage_of(
+        self, status: RetryBatchStatus
+    ) -> Callable[[RetryBatch], RetryBatch | None]:
         match status:
             case RetryBatchStatus.FORWARDING:
                 return self._forwarding.run_once
@@ -236,6 +246,7 @@ class Processor:
         self._logged.clear()
 
     def _drop(self) -> None:
+        self._next = None
         self._context.broker.drop()
         self._queue.forget()
         self._forwarding.forget()

@@ -83,16 +83,16 @@ class Staging:
         """A recorded staging id that is unused, and when it was recorded (monotonic seconds)."""
         self.staged_batch_id: str | None = None
         """The batch this process staged last: it is forwarded in counting mode."""
-        self._moved: RetryBatch | None = None
 
-    def run_once(self, batch: RetryBatch) -> None:
-        """Stage this batch. When the broker is down, no message is ejected: the batch waits.
+    def run_once(self, batch: RetryBatch) -> RetryBatch | None:
+        """Stage this batch; return it as it is in Forwarding, or None if none of its messages is left.
 
-        Raises BrokerUnavailable, LeaseLost, DatabaseUnavailable, StagingQueueUnusable.
+        When the broker is down, no message is ejected: the batch waits. Raises BrokerUnavailable,
+        LeaseLost, DatabaseUnavailable, StagingQueueUnusable.
         """
         context = self._context
         try:
-            self._stage(batch)
+            moved = self._stage(batch)
         except BrokerUnavailable as error:
             if isinstance(error, QueueSilent):
                 self._failures = 0  # the broker answers, and the queue is renewed next
@@ -102,22 +102,14 @@ class Staging:
         if batch.stage_attempts == 0:
             # Not progress: a batch staged again because no copy came back (decision 0022).
             context.progress.made()
-
-    def take_moved(self) -> RetryBatch | None:
-        """Return, once, the batch that was just moved into Forwarding; saves asking the database.
-
-        Safe, because only the holder of the lease ends a batch, and each commit checks the lease.
-        """
-        moved, self._moved = self._moved, None
         return moved
 
     def forget(self) -> None:
         """Forget which batch was staged here: after an error it is forwarded non-counting."""
         self.staged_batch_id = None
         self._next_id = None
-        self._moved = None
 
-    def _stage(self, batch: RetryBatch) -> None:
+    def _stage(self, batch: RetryBatch) -> RetryBatch | None:
         context = self._context
         began = context.clock.monotonic()
         publisher = context.broker.publisher
@@ -142,7 +134,7 @@ class Staging:
             CopiesPublished(batch_id=batch.batch_id, staging_id=staging_id, size=len(copies))
         )
         attempt.counting = self._breaking.count(claimed) if used else NOTHING_COUNTED
-        self._commit(batch, staging_id, attempt, began)
+        return self._commit(batch, staging_id, attempt, began)
 
     def _take_id(self) -> str:
         """Return a staging id that is recorded and under which nothing was published yet.
@@ -160,7 +152,9 @@ class Staging:
         context.emit(StagingIdsRecorded(staging_ids=ids))
         return staging_id
 
-    def _commit(self, batch: RetryBatch, staging_id: str, attempt: _Attempt, began: float) -> None:
+    def _commit(
+        self, batch: RetryBatch, staging_id: str, attempt: _Attempt, began: float
+    ) -> RetryBatch | None:
         context = self._context
         next_id, now = str(uuid4()), context.clock.monotonic()
         copies = StagedCopies(
@@ -176,15 +170,6 @@ class Staging:
         )
         self._next_id = (next_id, now)
         self.staged_batch_id = batch.batch_id
-        if begun.count:
-            self._moved = replace(
-                batch,
-                status=RetryBatchStatus.FORWARDING,
-                staging_id=staging_id,
-                message_count=begun.count,
-                not_before=None,
-                reason=None,
-            )
         context.emit(
             BatchStaged(
                 batch_id=batch.batch_id,
@@ -195,6 +180,16 @@ class Staging:
                 ejected=copies.ejected,
                 decided=begun.decided,
             )
+        )
+        if not begun.count:
+            return None
+        return replace(
+            batch,
+            status=RetryBatchStatus.FORWARDING,
+            staging_id=staging_id,
+            message_count=begun.count,
+            not_before=None,
+            reason=None,
         )
 
     def _make_copies(

@@ -50,19 +50,22 @@ claims = failed_message_retries.c
 
 # Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _ADD = retry_batches.insert()
+_BLANK: Mapping[str, object] = dict.fromkeys(batches.keys())
 _DELETE = delete(retry_batches).where(batches.batch_id == bindparam("batch"))
 
 
-def add(tx: Transaction, row: dict[str, object]) -> None:
-    """Add a batch, in Marking unless the row says otherwise."""
-    blank = {
+def add(tx: Transaction, row: dict[str, object]) -> RetryBatch:
+    """Add a batch, in Marking unless the row says otherwise; return it."""
+    written = {
         "status": RetryBatchStatus.MARKING,
         "initial_size": 0,
         "stage_attempts": 0,
         "created_at": tx.now,
         "modified_at": tx.now,
+        **row,
     }
-    tx.execute(_ADD, {**blank, **row})
+    tx.execute(_ADD, written)
+    return batch_from_row({**_BLANK, **written})
 
 
 def move(tx: Transaction, batch_id: str, to: RetryBatchStatus, **columns: object) -> bool:

@@ -81,7 +81,8 @@ class OpenedBatch:
 class MarkedBatch:
     """The result of a cut; `end` is what follows if it found nothing, else None.
 
-    `mark`: see HeldLooks.
+    `mark`: see HeldLooks. `batch` is in Staging already; None if there is none, or if it is moved
+    there by a transaction of its own.
     """
 
     batch_id: str
@@ -91,9 +92,16 @@ class MarkedBatch:
     skipped: int
     end: CutEnd | None
     mark: str | None = None
+    batch: RetryBatch | None = None
 
 
-def make_marked(opened: OpenedBatch, cut: Cut, claimed: int, end: CutEnd | None) -> MarkedBatch:
+def make_marked(
+    opened: OpenedBatch,
+    cut: Cut,
+    claimed: int,
+    end: CutEnd | None,
+    batch: RetryBatch | None = None,
+) -> MarkedBatch:
     """Return what a cut of this opened batch came to."""
     return MarkedBatch(
         batch_id=opened.batch_id,
@@ -103,6 +111,7 @@ def make_marked(opened: OpenedBatch, cut: Cut, claimed: int, end: CutEnd | None)
         skipped=len(cut.skipped),
         end=end,
         mark=opened.mark,
+        batch=batch,
     )
 
 
@@ -281,13 +290,14 @@ def _mark_at_once(
     batch_id, operation = opened.batch_id, opened.operation
     found, left_out = _look(tx, opened, what_holds)
     cut, claimed = _take(tx, batch_id, operation, found, left_out)
+    batch = None
     if claimed:
         staging = {"status": RetryBatchStatus.STAGING, "initial_size": claimed}
-        batches.add(tx, {**row, **staging})
+        batch = batches.add(tx, {**row, **staging})
     _begin_cut(tx, operation)
     note_cut(tx, operation, cut, claimed)
     end = _conclude(tx, operation, cut, left_out, held)
-    return make_marked(opened, cut, claimed, end)
+    return make_marked(opened, cut, claimed, end, batch)
 
 
 def _take(

@@ -60,7 +60,7 @@ def everything(bench: Bench, but: frozenset[str] = UNTOUCHED) -> tuple[Any, ...]
 
 def take_turn(stage: Stage, db: Database) -> bool:
     if isinstance(stage, Marking):
-        return stage.run_once()
+        return stage.run_once()[0]
     found = find_most_advanced(db)
     if found is None or found.batch.status is not MOVED_BY[type(stage)]:
         return False

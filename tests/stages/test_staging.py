@@ -311,14 +311,18 @@ def test_a_commit_that_nobody_heard_of_is_forwarded_all_the_same(database: Datab
     assert bench.sent() == ids
 
 
-def test_what_is_cancelled_between_staging_and_forwarding_is_not_sent(database: Database) -> None:
+@pytest.mark.parametrize("verb", ["cut_batch", "begin_forwarding"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_what_is_cancelled_before_its_first_stamp_is_not_sent(
+    database: Database, count: int, verb: str
+) -> None:
     flaky = FlakyDatabase(database)
     bench = Bench(flaky)
-    ids = bench.fail(3)
-    created = bench.ask_all()
+    ids = bench.fail(count)
+    created = bench.ask(ids) if count == 1 else bench.ask_all()
 
-    def cancel(verb: str) -> None:
-        if verb == "begin_forwarding":
+    def cancel(done: str) -> None:
+        if done == verb:
             flaky.after = lambda _verb: None
             bench.steer(created, Cancel())
 

@@ -86,7 +86,7 @@ def mark_all(db: Database, conn: psycopg.Connection) -> list[float]:
     seconds: list[float] = []
     while True:
         begin = perf_counter()
-        worked = marking.run_once()
+        worked, _ = marking.run_once()
         spent = perf_counter() - begin
         batches = conn.execute("SELECT batch_id FROM retry_batches").fetchall()
         if not (worked and batches):
