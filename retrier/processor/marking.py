@@ -24,7 +24,7 @@ from retrier.events.processor import (
 )
 from retrier.processor.breakers import Breaking
 from retrier.processor.stage_context import StageContext
-from retrier.store.batches import find_most_advanced
+from retrier.store.batches import NextBatch
 from retrier.store.holds import hold_by_breakers
 from retrier.store.marking import (
     MarkedBatch,
@@ -34,7 +34,7 @@ from retrier.store.marking import (
     cut_batch,
     move_to_staging,
 )
-from retrier.store.processor_work import Turns, look_ahead, look_at_next
+from retrier.store.processor_work import Outlook, Turns, find_work, look_at_next
 from retrier.store.retry_ends import (
     CanaryHeld,
     CanaryJudged,
@@ -49,23 +49,24 @@ _MOST_MARKS = 1000
 
 
 class Cancelling:
-    """Finds the next batch, and ends those of cancelled operations on the way."""
+    """Finds what is to be done next, and ends batches of cancelled operations on the way."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
 
-    def find_batch(self) -> RetryBatch | None:
-        """Return the batch that is to be moved next; None if there is none.
+    def find_work(self) -> RetryBatch | Outlook:
+        """Return the batch that is to be moved next; without one, what the next cut would meet.
 
         Messages of a cancelled operation that are not stamped leave their batch here, before a
         stage works: a batch in Staging may wait for a broker that is away. What is stamped goes its
         way to the end. Raises LeaseLost, DatabaseUnavailable.
         """
-        while (found := find_most_advanced(self._context.db)) is not None:
+        while isinstance(found := find_work(self._context.db), NextBatch):
             self._context.breakers.may_hold = found.may_hold
             if not (found.cancel_asked and self._release(found.batch)):
                 return found.batch
-        return None
+        self._context.breakers.may_hold = found.may_hold
+        return found
 
     def _release(self, batch: RetryBatch) -> bool:
         context = self._context
@@ -117,7 +118,7 @@ class Marking:
         self._breaking = Breaking(context)
         self._bulk_first = False
 
-    def run_once(self) -> tuple[bool, RetryBatch | None]:
+    def run_once(self, outlook: Outlook) -> tuple[bool, RetryBatch | None]:
         """Cut one batch; return whether there was an operation to cut, to end or to judge.
 
         And the batch if it is known to be the next one: that of a single message. While a larger
@@ -126,8 +127,6 @@ class Marking:
         """
         context = self._context
         began = context.clock.monotonic()
-        outlook = look_ahead(context.db)
-        context.breakers.may_hold = outlook.may_hold
         turned = context.breakers.is_used and self._breaking.decide()
         if not (outlook.may_cut or turned):
             return False, None

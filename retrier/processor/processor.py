@@ -33,7 +33,7 @@ from retrier.processor.stage_context import StageContext
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
 from retrier.store.batches import is_any_staging
-from retrier.store.processor_work import time_until_due
+from retrier.store.processor_work import Outlook, time_until_due
 
 _STANDBY_LOOK = 1.0
 _BREAKERS_LOOK = 1.0
@@ -79,22 +79,20 @@ class Processor:
         """Let the most advanced stage with work do one piece; return if there was any. Raises its errors."""
         # Taken away first: after an error it is not known what was committed.
         known, self._next = self._next, None
-        batch = known or self._cancelling.find_batch()
-        if batch is None or batch.status is not RetryBatchStatus.FORWARDING:
+        found = known or self._cancelling.find_work()
+        is_going = isinstance(found, RetryBatch) and found.status is RetryBatchStatus.FORWARDING
+        if not is_going:
             self._forwarding.leave()
-        if batch is None:
-            worked, self._next = self._marking.run_once()
+        if isinstance(found, Outlook):
+            worked, self._next = self._marking.run_once(found)
             return worked
         if self._context.breakers.is_used:
             # What is in Forwarding is sent whatever is decided: now and then is enough for the next cut.
-            is_going = batch.status is RetryBatchStatus.FORWARDING
             self._breaking.decide(at_most_every=_BREAKERS_LOOK if is_going else 0)
-        self._next = self._stage_of(batch.status)(batch)
+        self._next = self._stage_of(found.status)(found)
         return True
 
-    def _stage_of(
-        self, status: RetryBatchStatus
-    ) -> Callable[[RetryBatch], RetryBatch | None]:
+    def _stage_of(self, status: RetryBatchStatus) -> Callable[[RetryBatch], RetryBatch | None]:
         match status:
             case RetryBatchStatus.FORWARDING:
                 return self._forwarding.run_once

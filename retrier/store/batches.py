@@ -266,12 +266,11 @@ class NextBatch:
     may_hold: bool
 
 
-@reading
 def find_most_advanced(tx: Transaction) -> NextBatch | None:
     """Return the batch that is to be moved next, or None; reads once, without a lock.
 
     The one the pointer names; else the next that may be staged, by priority, then age; else one
-    in Marking, which is an orphan at the beginning of a turn. Raises DatabaseUnavailable.
+    in Marking, which is an orphan at the beginning of a turn.
     """
     known = tx.sql.tell(tx.conn, timedelta(0))
     row = tx.execute(_most_advanced(tx.sql), known).mappings().first()

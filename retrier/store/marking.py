@@ -26,7 +26,6 @@ from retrier.domain.text import count_messages
 from retrier.domain.values import dataclass
 from retrier.store import batches, breakers, claims, cuts, event_log, operations
 from retrier.store.cuts import UNKNOWN_ID, Cut, why_not
-from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.event_log import Entry
 from retrier.store.holds import (
@@ -37,14 +36,13 @@ from retrier.store.holds import (
     lock_not_closed,
 )
 from retrier.store.judging import mend_standing
-from retrier.store.lease import Fence, fenced
+from retrier.store.lease import fenced
 from retrier.store.processor_work import (
     PLAIN_TURNS,
     CutForecast,
     Turns,
     as_cut,
     find_next,
-    look_ahead,
 )
 from retrier.store.retry_ends import (
     CanaryHeld,
@@ -122,27 +120,6 @@ Opened = OpenedBatch | MarkedBatch | CanaryJudged | CanaryHeld | CancelledOperat
 """What one turn made of an operation."""
 
 
-def open_batch(
-    db: Database,
-    fence: Fence,
-    session_id: str,
-    what_holds: WhatHolds = hold_nothing,
-    turns: Turns = PLAIN_TURNS,
-    held: HeldLooks = LOOK_AT_ALL,
-) -> Opened | None:
-    """Open a batch for the operation whose turn it is; None when nothing may be cut.
-
-    By priority and `turns`, then the operation cut longest ago: a bulk starves nobody. Nothing
-    is cut while a batch waits in Staging. Returns a MarkedBatch if the cut is done already, in
-    this one transaction. Instead of a cut, an operation may be ended that was cancelled, or the
-    canary of one be judged. Raises LeaseLost, DatabaseUnavailable.
-    """
-    # Look without a lock first: `cut_batch` writes the lease, even with nothing to do.
-    if not look_ahead(db).may_cut:
-        return None
-    return cut_batch(db, fence, session_id, what_holds, turns, held)
-
-
 @fenced
 def claim_messages(
     tx: Transaction,
@@ -218,9 +195,13 @@ def cut_batch(
     held: HeldLooks = LOOK_AT_ALL,
     sight: CutForecast | None = None,
 ) -> Opened | None:
-    """Do so without a look before, or with what was seen of the operation whose turn it is.
+    """Open a batch for the operation whose turn it is; None when nothing may be cut.
 
-    Raises LeaseLost, DatabaseUnavailable.
+    By priority and `turns`, then the operation cut longest ago: a bulk starves nobody. Nothing
+    is cut while a batch waits in Staging. Returns a MarkedBatch if the cut is done already, in
+    this one transaction. Instead of a cut, an operation may be ended that was cancelled, or the
+    canary of one be judged. `sight` is what was seen before of what it will take. Writes the
+    lease, even with nothing to do: look before if there is. Raises LeaseLost, DatabaseUnavailable.
     """
     operation = find_next(tx, bulk_first=turns.bulk_first)
     if operation is None:

@@ -31,7 +31,13 @@ from retrier.domain.retry_operation import (
 from retrier.domain.streams import HeldLooks
 from retrier.domain.values import dataclass
 from retrier.store import cuts
-from retrier.store.batches import UNSTAMPED, batch_from_row, is_due
+from retrier.store.batches import (
+    UNSTAMPED,
+    NextBatch,
+    batch_from_row,
+    find_most_advanced,
+    is_due,
+)
 from retrier.store.breaker_lists import (
     ANY_NOT_CLOSED,
     DUE,
@@ -85,8 +91,16 @@ class Outlook:
 
 
 @reading
+def find_work(tx: Transaction) -> NextBatch | Outlook:
+    """Return the batch that is to be moved next; without one, what the next cut would meet.
+
+    Raises DatabaseUnavailable.
+    """
+    return find_most_advanced(tx) or look_ahead(tx)
+
+
 def look_ahead(tx: Transaction) -> Outlook:
-    """Look without a lock what the next cut would meet. Raises DatabaseUnavailable."""
+    """Look without a lock what the next cut would meet."""
     next_one = _next(tx.sql, bulk_first=False).with_only_columns(operations.retry_type)
     missing = and_(~IS_STANDING_MADE, FIRST.is_not(None))
     query = select(next_one.scalar_subquery(), missing, ANY_NOT_CLOSED)

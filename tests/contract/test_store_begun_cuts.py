@@ -10,7 +10,7 @@ from sqlalchemy import update
 from retrier.domain.retry_operation import Cancel, Order, Pause, RetryOperation, RetryOperationState
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
-from retrier.store.marking import open_batch
+from retrier.store.marking import cut_batch
 from retrier.store.operation_lists import find_operation
 from retrier.store.operation_requests import CreatedOperation
 from retrier.store.operations import begin_cut
@@ -114,7 +114,7 @@ def test_no_batch_is_opened_for_an_operation_that_is_paused(bench: Bench, asked:
     change(bench, state="paused")
 
     lease = bench.context.lease
-    assert open_batch(bench.db, lease.fence, bench.context.retries.session_id) is None
+    assert cut_batch(bench.db, lease.fence, bench.context.retries.session_id) is None
     assert (bench.batches(), bench.claims()) == ([], {})
 
 

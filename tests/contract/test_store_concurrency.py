@@ -138,7 +138,7 @@ def stage(bench: Bench, count: int) -> tuple[list[int], Callable[[], list[int]]]
     bench.kill_at("staging.committed")
     with pytest.raises(Killed):
         bench.work()
-    found, fence = find_most_advanced(bench.db), bench.context.lease.fence
+    found, fence = bench.db.read(find_most_advanced), bench.context.lease.fence
     numbers = [bench.message(each)["number"] for each in ids]
 
     def stamp() -> list[int]:

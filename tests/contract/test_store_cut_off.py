@@ -134,7 +134,7 @@ class TestAMessageThatIsTakenBackOutOfItsRetry:
     """It takes a new number as well, in the processor's transaction."""
 
     def take_back(self, bench, retry):
-        batch = find_most_advanced(bench.db).batch
+        batch = bench.db.read(find_most_advanced).batch
         number = retry.message["number"]
         refused = Ejected(number=number, unique_message_id=retry.key, reason="refused")
         window = WindowResult(reverted=(refused,))

@@ -16,7 +16,7 @@ from retrier.store.cuts import look
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.judging import ensure_standing
-from retrier.store.marking import MarkedBatch, OpenedBatch, claim_messages, open_batch
+from retrier.store.marking import MarkedBatch, OpenedBatch, claim_messages, cut_batch
 from retrier.store.message_lists import PageRequest
 from retrier.store.operation_lists import find_operation, list_operations
 from retrier.store.processor_work import find_next, is_work_due, time_until_due
@@ -263,7 +263,7 @@ class TestWhatSomethingElseHolds:
         schedule(bench.db, bench.fail(1))
         fence = bench.context.lease.fence
 
-        opened = open_batch(bench.db, fence, NOBODY, self.hold)
+        opened = cut_batch(bench.db, fence, NOBODY, self.hold)
         if isinstance(opened, OpenedBatch):
             opened = claim_messages(bench.db, fence, opened, self.hold)
 
@@ -275,7 +275,7 @@ class TestWhatSomethingElseHolds:
         # That second may be over by now, so what follows is asked with an hour in its place.
         with bench.db.engine.begin() as conn:
             conn.execute(update(retry_operations).values(look_again_at=row["modified_at"] + HOUR))
-        assert open_batch(bench.db, fence, NOBODY, self.hold) is None
+        assert cut_batch(bench.db, fence, NOBODY, self.hold) is None
         wait = time_until_due(bench.db)
         assert wait is not None
         assert timedelta(0) < wait <= HOUR

@@ -3,7 +3,7 @@
 import pytest
 
 from retrier.store.engine.database import Database
-from retrier.store.marking import OpenedBatch, claim_messages, move_to_staging, open_batch
+from retrier.store.marking import OpenedBatch, claim_messages, cut_batch, move_to_staging
 from retrier.store.operation_lists import find_operation
 from retrier.store.operation_requests import CreatedOperation
 from retrier.store.retry_ends import look_again
@@ -27,7 +27,7 @@ def held(*ids: str) -> WhatHolds:
 def cut(bench: Bench, left_out: WhatHolds) -> bool:
     """Take one turn of Marking with such a condition, and send what it has cut."""
     lease, session = bench.context.lease, bench.context.retries.session_id
-    opened = open_batch(bench.db, lease.fence, session, left_out)
+    opened = cut_batch(bench.db, lease.fence, session, left_out)
     if isinstance(opened, OpenedBatch):
         marked = claim_messages(bench.db, lease.fence, opened, left_out)
         if marked.end is None:

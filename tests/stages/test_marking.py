@@ -120,8 +120,8 @@ def test_a_single_retry_reads_and_commits_no_more_than_it_must_until_it_is_sent(
     bench.work()
 
     marked = ["cut_batch"] if database.sql.marks_at_once else [*MARKED_IN_STEPS, "read"]
-    # The next batch, the next operation; after several steps the batch again; claims; its original
-    sent = ["read", "read", *marked, "read", "begin_forwarding", "read", "open_window"]
+    # What is next; after several steps the batch, too; its claims; its original
+    sent = ["read", *marked, "read", "begin_forwarding", "read", "open_window"]
     assert done[: len(sent)] == sent
 
 

@@ -14,6 +14,7 @@ from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
 from retrier.store.batches import find_most_advanced
 from retrier.store.engine.database import Database
+from retrier.store.processor_work import look_ahead
 from retrier.store.recording import record_received
 from retrier.store.schema import metadata
 from tests.support.bench import Bench, Killed
@@ -60,8 +61,8 @@ def everything(bench: Bench, but: frozenset[str] = UNTOUCHED) -> tuple[Any, ...]
 
 def take_turn(stage: Stage, db: Database) -> bool:
     if isinstance(stage, Marking):
-        return stage.run_once()[0]
-    found = find_most_advanced(db)
+        return stage.run_once(db.read(look_ahead))[0]
+    found = db.read(find_most_advanced)
     if found is None or found.batch.status is not MOVED_BY[type(stage)]:
         return False
     stage.run_once(found.batch)

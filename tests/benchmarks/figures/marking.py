@@ -19,6 +19,7 @@ from retrier.processor.marking import Marking
 from retrier.processor.stage_context import RetryParameters, StageContext
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
+from retrier.store.processor_work import look_ahead
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.options import Options
 from tests.benchmarks.place import Place
@@ -86,7 +87,7 @@ def mark_all(db: Database, conn: psycopg.Connection) -> list[float]:
     seconds: list[float] = []
     while True:
         begin = perf_counter()
-        worked, _ = marking.run_once()
+        worked, _ = marking.run_once(db.read(look_ahead))
         spent = perf_counter() - begin
         batches = conn.execute("SELECT batch_id FROM retry_batches").fetchall()
         if not (worked and batches):

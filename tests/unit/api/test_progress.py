@@ -9,7 +9,7 @@ from retrier.domain.retry_batch import Ejected, RetryBatch, StagedCopies, Window
 from retrier.store.batches import find_most_advanced
 from retrier.store.forwarding import begin_forwarding, complete_batch, open_window
 from retrier.store.lease import Fence, release_lease
-from retrier.store.marking import Opened, OpenedBatch, claim_messages, move_to_staging, open_batch
+from retrier.store.marking import Opened, OpenedBatch, claim_messages, cut_batch, move_to_staging
 from tests.support.api import HOLDER, Api
 from tests.support.factories import failure
 
@@ -31,12 +31,12 @@ class Retry:
 
     @property
     def batch(self) -> RetryBatch:
-        found = find_most_advanced(self.api.db)
+        found = self.api.db.read(find_most_advanced)
         assert found is not None
         return found.batch
 
     def open(self) -> Opened:
-        opened = open_batch(self.api.db, self.fence, HOLDER.session_id)
+        opened = cut_batch(self.api.db, self.fence, HOLDER.session_id)
         assert opened is not None
         return opened
 
