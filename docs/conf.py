@@ -9,6 +9,8 @@ imported, so that tests which have none can call what is below.
 import json
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -214,6 +216,36 @@ def read_again(*_: object) -> list[str]:
     return list(ADDITIONS)
 
 
+@cache
+def titles(environment: Any) -> dict[str, Any]:
+    """Return the contents of each page without its headings: its title, and the trees below it."""
+    made = {page: contents.deepcopy() for page, contents in environment.tocs.items()}
+    for entry in chain.from_iterable(contents.children for contents in made.values()):
+        if len(entry) > 1:
+            entry[1][:] = list(entry[1].findall(lambda node: node.tagname == "toctree"))
+            if not len(entry[1]):
+                entry.pop(1)
+    return made
+
+
+def thin_navigation(site: Any, _page: str, _template: str, context: Any, _tree: Any) -> None:
+    """Let the navigation of a page be made of titles, as it shows nothing else.
+
+    Sphinx copies the headings of all pages first, for each page: half of the time of a build.
+    """
+    make = context.get("toctree")
+
+    def make_thin(**options: Any) -> str:
+        whole, site.env.tocs = site.env.tocs, titles(site.env)
+        try:
+            return str(make(**options))
+        finally:
+            site.env.tocs = whole
+
+    if make is not None:
+        context["toctree"] = make_thin
+
+
 def write_openapi(site: Any, problem: Exception | None) -> None:
     """Put the OpenAPI document beside the pages, for programs."""
     if problem is None and site.builder.format == "html":
@@ -224,5 +256,6 @@ def setup(site: Any) -> dict[str, Any]:
     """Let Sphinx call the above."""
     site.connect("source-read", complete)
     site.connect("env-get-outdated", read_again)
+    site.connect("html-page-context", thin_navigation, priority=400)  # before the theme's, 500
     site.connect("build-finished", write_openapi)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
