@@ -5,7 +5,8 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from shutil import copyfile, disk_usage
 from typing import Any
@@ -26,6 +27,7 @@ from tests.support.databases import (
     sqlite_url,
     temporary_postgres,
 )
+from tests.support.project import ROOT
 from tests.support.servers import POSTGRES, RABBITMQ, REDIS, found, pika_connection
 from tests.support.turns import left_out
 
@@ -100,15 +102,35 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Do not look for garbage among thousands of tests, neither while they are found nor later."""
     gc.disable()
     try:
+        if is_plain(session.config) and session.config.args == session.config.getini("testpaths"):
+            load_own_share_first()
         return (yield)
     finally:
         gc.freeze()
         gc.set_threshold(*GARBAGE)
         gc.enable()
+
+
+def load_own_share_first() -> None:
+    """Let each process of a run load another share of the tests first, and then the others' shares.
+
+    All load the same files. In the same order each would compile all of them on a new machine: one
+    after the other is compiled by all at the same moment.
+    """
+    process = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if not process:
+        return
+    count, own = int(os.environ["PYTEST_XDIST_WORKER_COUNT"]), int(process.removeprefix("gw"))
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files]
+    begin = len(names) * own // count
+    for name in names[begin:] + names[:begin]:
+        with suppress(Exception):  # it is told when the tests of the file are collected
+            import_module(name)
 
 
 @pytest.fixture(scope="session")
