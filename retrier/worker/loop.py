@@ -181,14 +181,14 @@ class Loop:
     def _settle(self, line: Connections, stop: Event) -> bool:
         """Settle what is done; return False if nothing is left to do but to end."""
         self._settlements.settle(line, partial(self._while_publishing, line))
-        if not self._settlements.open:
+        problem = self._settlements.why
+        if problem is None:  # what is open yet has ended meanwhile, and is settled next
             return True
         if not stop.is_set():
-            problem = self._settlements.why
-            self._condition.wait_for(problem or "the broker does not take a message")
+            self._condition.wait_for(problem)
             self._rest(line, stop)
             return True
-        if not self._hand.running and self._settlements.why is not None:
+        if not self._hand.running:
             self._let_go()
             return False
         self._fetch(line, 5 * SHORT)
