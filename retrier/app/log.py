@@ -688,3 +688,6 @@ def adopt_standard_logging(
     handler.setFormatter(formatter)
     logger.addHandler(handler)
     logger.setLevel(max(level, logging.WARNING))
+    # It warns of an error that follows another one, as when a transaction ends whose connection
+    # broke: the first one is raised, and told in a line of ours.
+    logger.getChild("psycopg").setLevel(logging.ERROR)

@@ -261,6 +261,17 @@ def test_libraries_are_quieter_at_a_higher_level() -> None:
     assert stream.getvalue() == ""
 
 
+def test_the_driver_of_postgresql_tells_errors_only() -> None:
+    stream, logger = StringIO(), logging.getLogger(f"library.{uuid4()}")
+    adopt_standard_logging(stream, logger)
+    driver = logger.getChild("psycopg")
+
+    driver.warning("error ignored terminating the pipeline: the connection is lost")
+    driver.error("a connection was not closed")
+
+    assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == ["error"]
+
+
 def test_a_warning_of_a_library_has_the_same_form() -> None:
     stream, logger = StringIO(), logging.getLogger(f"library.{uuid4()}")
     adopt_standard_logging(stream, logger)
