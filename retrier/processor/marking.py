@@ -156,7 +156,9 @@ class Marking:
                 self._emit_marked(self._claim(opened), began)
             case MarkedBatch():
                 self._emit_marked(opened, began)
-                marked = opened.batch if outlook.is_single else None
+                # Another operation may have come since the look.
+                is_known = outlook.is_single and opened.claimed == 1
+                marked = opened.batch if is_known else None
             case CanaryJudged():
                 context.emit(_judged(opened))
             case CanaryHeld():
