@@ -85,6 +85,8 @@ class Guesses:
         self._clock = clock
         self._second = 0
         self._counts: dict[str, int] = {}
+        # Of who used up the second before this one: how many of this second were let through.
+        self._let_through: dict[str, int] = {}
         self._lock = Lock()
 
     def are_too_many(self, address: str) -> bool:
@@ -92,6 +94,27 @@ class Guesses:
         with self._lock:
             self._turn()
             return self._counts.get(address, 0) >= _GUESSES
+
+    def go_on(self, address: str) -> bool:
+        """Say whether an address has used up this second or the one before."""
+        with self._lock:
+            self._turn()
+            return address in self._let_through or self._counts.get(address, 0) >= _GUESSES
+
+    def let_through(self, address: str) -> bool:
+        """Say whether one more of an address may be looked at, and count it.
+
+        A refusal is counted only when it is found: until the first ones are, whoever goes on guessing
+        on many connections would be looked at on all of them.
+        """
+        with self._lock:
+            self._turn()
+            seen = self._let_through.get(address, 0)
+            if max(seen, self._counts.get(address, 0)) >= _GUESSES:
+                return False
+            if address in self._let_through:
+                self._let_through[address] = seen + 1
+            return True
 
     def add(self, address: str) -> None:
         """Count one."""
@@ -103,6 +126,8 @@ class Guesses:
     def _turn(self) -> None:
         second = int(self._clock.monotonic())
         if second != self._second:
+            counts = self._counts if second == self._second + 1 else {}
+            self._let_through = {each: 0 for each, many in counts.items() if many >= _GUESSES}
             self._second, self._counts = second, {}
 
 
@@ -225,10 +250,12 @@ class Gate:
 
         Who shows a token that is known is let through, whoever else guesses behind their address.
         """
-        if self.rules is None or not self._guesses.are_too_many(address):
+        if self.rules is None or not self._guesses.go_on(address):
             return False
         shown = [value for name, value in headers if name in _SECRETS]
         if not shown or any(self._is_known(value, self.rules) for value in shown):
+            return False
+        if self._guesses.let_through(address):
             return False
         self._guesses.add(address)
         self._count(address, TOO_MANY)

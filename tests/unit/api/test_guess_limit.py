@@ -97,6 +97,37 @@ def test_a_second_later_it_may_guess_again() -> None:
     assert behind.ask(authorization=f"Bearer {WRONG}") == 200
 
 
+def test_who_goes_on_guessing_is_looked_at_ten_times_a_second_on_all_connections_together() -> None:
+    behind = Behind()
+    behind.guess(10)
+    behind.clock.advance(1)
+
+    # None of them has been found to be wrong yet
+    told = [behind.ask(authorization=f"Bearer {WRONG}") for _ in range(50)]
+
+    assert (told.count(200), told.count(429)) == (10, 40)
+
+
+def test_a_known_token_takes_no_place_of_those_that_are_looked_at() -> None:
+    behind = Behind()
+    behind.guess(10)
+    behind.clock.advance(1)
+
+    for _ in range(20):
+        assert behind.ask(authorization=f"Bearer {KNOWN}") == 200
+    assert behind.ask(authorization=f"Bearer {WRONG}") == 200
+
+
+def test_who_has_not_guessed_may_show_many_at_once() -> None:
+    behind = Behind()
+    behind.guess(10)
+    behind.clock.advance(2)
+
+    told = [behind.ask(authorization=f"Bearer {WRONG}") for _ in range(50)]
+
+    assert told == [200] * 50
+
+
 def test_without_access_nobody_is_turned_away() -> None:
     behind = Behind(rules=None)
     behind.guess(100)
