@@ -199,6 +199,21 @@ class WaitingMessage:
     breaker: str | None = None
     batch_reason: str | None = None
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether there can be a reason: not for what is settled, or left to a person."""
+        if self.status is not FailedMessageStatus.UNRESOLVED:
+            return False
+        if self.is_claimed:
+            return True
+        match self.disposition:
+            case Disposition.DEAD:
+                return False
+            case Disposition.SCHEDULED:
+                return True
+            case Disposition.MANUAL:
+                return self.held_behind is not None or self.breaker is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitReason:
@@ -223,15 +238,13 @@ def why_message_waits(
 
     A message that is due has always a reason: nobody is shown a time that has passed without one.
     """
-    if message.status is not FailedMessageStatus.UNRESOLVED:
+    if not message.may_wait:
         return ()
     if message.is_claimed:
         why = NOBODY if not obstacles.is_worked else message.batch_reason
         return () if why is None else (WaitReason(holding=Holding.OTHER, why=why),)
-    if message.disposition is Disposition.DEAD:
-        return ()
     held = tuple(_what_holds(message))
-    if held or message.disposition is not Disposition.SCHEDULED:
+    if held:
         return held
     due = _why_not_sent(message, at, obstacles)
     return () if due is None else (WaitReason(holding=Holding.OTHER, why=due),)

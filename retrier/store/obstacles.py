@@ -77,21 +77,22 @@ def find_reasons(
     if not numbers:
         return {}
     rows = tx.execute(_FACTS.where(tx.sql.member(messages.number, sorted(numbers)))).all()
-    breakers, obstacles = why_each_waits(tx, numbers), find_obstacles(tx)
-    return {
-        row.number: why_message_waits(
-            WaitingMessage(
-                status=FailedMessageStatus(row.status),
-                disposition=Disposition(row.disposition),
-                retry_at=row.retry_at,
-                is_claimed=row.batch_id is not None,
-                maybe_copy_of=row.maybe_copy_of,
-                held_behind=held_behind.get(row.number),
-                breaker=breakers.get(row.number),
-                batch_reason=row.reason,
-            ),
-            tx.now,
-            obstacles,
+    breakers = why_each_waits(tx, numbers)
+    facts = {
+        row.number: WaitingMessage(
+            status=FailedMessageStatus(row.status),
+            disposition=Disposition(row.disposition),
+            retry_at=row.retry_at,
+            is_claimed=row.batch_id is not None,
+            maybe_copy_of=row.maybe_copy_of,
+            held_behind=held_behind.get(row.number),
+            breaker=breakers.get(row.number),
+            batch_reason=row.reason,
         )
         for row in rows
     }
+    # Most messages that people look at wait for nothing: then nothing more is read.
+    if not any(each.may_wait for each in facts.values()):
+        return dict.fromkeys(facts, ())
+    obstacles = find_obstacles(tx)
+    return {number: why_message_waits(each, tx.now, obstacles) for number, each in facts.items()}

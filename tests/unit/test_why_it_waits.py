@@ -17,6 +17,7 @@ from tests.conftest import opened_empty
 from tests.support.bench import Bench, Killed
 from tests.support.command_line import CommandLine
 from tests.support.scheduling import LATER, LONG_AGO, STANDING, schedule
+from tests.support.statements import statements
 from tests.support.streams import fail_in_stream
 from tests.support.web import Web
 
@@ -298,3 +299,16 @@ def test_a_reason_is_told_on_every_face(
     assert [(face, said) for face, said in told if words not in said and page not in said] == []
     false = "" if arrange is paced else "the policies allow only so many"
     assert [face for face, said in told if false and false in said] == []
+
+
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_what_holds_up_others_is_read_only_for_a_message_that_may_wait(
+    faces: Faces,
+    scheduled: bool,  # noqa: FBT001 - parametrised
+) -> None:
+    (key,) = due(faces.cli.bench) if scheduled else faces.cli.bench.fail(1)
+
+    with statements(faces.cli.api.db) as asked:
+        faces.cli.api.get(f"errors/{key}")
+
+    assert any("FROM processor_lease" in each for each in asked) is scheduled
