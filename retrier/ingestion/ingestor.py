@@ -199,6 +199,11 @@ def describe_delivery_limit(limit: DeliveryLimit, *, dead_letters: bool | None) 
     return f"{told}: what comes back {often} {becomes}"
 
 
+FIRST_TIMEOUT = 0.05
+"""Seconds that the first turn waits for messages: a queue that has none is ready at once.
+
+Messages may be on their way for longer. So what this look does not find is not said to be missing.
+"""
 RECEIVE_TIMEOUT = 1.0
 """Seconds to wait on an empty queue before the stop event is checked again."""
 
@@ -276,15 +281,16 @@ class Ingestor:
 
         Raises BrokerUnavailable, DatabaseUnavailable, ErrorQueueUnusable.
         """
+        timeout = FIRST_TIMEOUT if self._consumer is None else RECEIVE_TIMEOUT
         consumer = self._consumer or self._open()
         began = self.clock.monotonic()
-        reading = self._ahead or self._receive(consumer, RECEIVE_TIMEOUT)
+        reading = self._ahead or self._receive(consumer, timeout)
         self._ahead = None
         self._make_sure()
-        if reading is None:
-            self.empty_since = began
-        else:
+        if reading is not None:
             self._ingest(consumer, reading)
+        elif timeout == RECEIVE_TIMEOUT:
+            self.empty_since = began
         self._show_consuming()
         return len(reading.deliveries) if reading is not None else 0
 

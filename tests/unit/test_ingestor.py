@@ -69,13 +69,26 @@ class TestIngesting:
 
         assert (ingested, bench.recorded()) == (0, [])
 
-    def test_an_empty_queue_is_waited_on_for_a_second(self, bench):
+    def test_an_empty_queue_is_waited_on_for_a_second_once_it_is_consumed(self, bench):
         waited: list[float] = []
         bench.transport.on_idle = waited.append
 
+        bench.turns(3)
+
+        assert waited == [0.05, 1.0, 1.0]
+
+    def test_it_is_consumed_before_anything_has_come(self, bench):
         bench.ingestor.ingest_once()
 
-        assert waited == [1.0]
+        assert bench.ingestor.state.consuming
+
+    def test_a_first_look_does_not_say_that_a_queue_is_empty(self, bench):
+        """Its messages may be on their way."""
+        bench.ingestor.ingest_once()
+        assert bench.ingestor.empty_since is None
+
+        bench.ingestor.ingest_once()
+        assert bench.ingestor.empty_since is not None
 
     def test_a_received_batch_is_recorded_in_one_transaction(self, bench):
         bench.fail(*[b"%d" % number for number in range(7)])
