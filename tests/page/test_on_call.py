@@ -9,7 +9,8 @@ from playwright.sync_api import Browser, Page, expect
 from tests.journeys.conftest import Site
 from tests.page.browser import Screen
 from tests.page.conftest import Running, opening, run_on
-from tests.support.night import CARD, HELD_WHY, LABELS, NEW, TRUCK, WHY, Night, begin
+from tests.support.night import CARD, DEADLINE, HELD_WHY, LABELS, NEW, TRUCK, WHY, Night, begin
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.page
 
@@ -47,8 +48,14 @@ def on_call(site: Site, browser: Browser, request: pytest.FixtureRequest) -> Ite
     with ExitStack() as stack:
         running: Running = stack.enter_context(run_on(site))
         night = begin(site, running.http, request.param)
+        # The page counts once a second; which groups are new since it was opened is another story.
+        wait_until(lambda: shows_all(running.http.get("/groups").text), DEADLINE, "it is counted")
         open_screen = stack.enter_context(opening(browser, running))
         yield OnCall(open_screen(), night)
+
+
+def shows_all(groups: str) -> bool:
+    return all(cause in groups for cause in (CARD, NEW, TRUCK))
 
 
 def test_six_questions_are_answered(on_call: OnCall) -> None:
