@@ -33,9 +33,9 @@ class Reader:
         self.report()
 
     def read(self) -> None:
-        """Take one batch off the queue, or find that there is none."""
+        """Take one batch off the queue, or find that there is none: a first look does not say so."""
         self.bench.clock.advance(1)
-        self.bench.turns(1)
+        self.bench.turns(2)
 
     def said(self) -> tuple[int | None, datetime | None]:
         """Return what is ready by its word, and when the queue was level."""
