@@ -41,6 +41,9 @@ WORKERS = 4
 APART = ("waits", "alone")
 """Marks of the few tests that measure time."""
 
+BEGINS = "test_site.py"
+"""The file whose first test takes half a minute, for which its others wait in whichever process."""
+
 MEMORY = Path("/dev/shm")  # noqa: S108 - only the default of TMPDIR
 """A file system where no commit of SQLite waits for a disk."""
 ROOM = 2 << 30
@@ -96,9 +99,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave two thirds of some tests on PostgreSQL to `pytest -m kills` (tests/support/turns.py)."""
+    """Leave two thirds of some tests on PostgreSQL to `pytest -m kills` (tests/support/turns.py).
+
+    What builds the site begins: at the end of a run three processes would wait for the fourth.
+    """
     for item in left_out(items):
         item.add_marker(pytest.mark.kills)
+    items.sort(key=lambda item: item.path.name != BEGINS)
 
 
 @pytest.hookimpl(wrapper=True)
