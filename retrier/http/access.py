@@ -85,8 +85,8 @@ class Guesses:
         self._clock = clock
         self._second = 0
         self._counts: dict[str, int] = {}
-        # Of who used up the second before this one: how many of this second were let through.
-        self._let_through: dict[str, int] = {}
+        # Of who used up the second before this one: how many were let through in this second.
+        self._places: dict[str, int] = {}
         self._lock = Lock()
 
     def are_too_many(self, address: str) -> bool:
@@ -95,25 +95,25 @@ class Guesses:
             self._turn()
             return self._counts.get(address, 0) >= _GUESSES
 
-    def go_on(self, address: str) -> bool:
+    def were_too_many_lately(self, address: str) -> bool:
         """Say whether an address has used up this second or the one before."""
         with self._lock:
             self._turn()
-            return address in self._let_through or self._counts.get(address, 0) >= _GUESSES
+            return address in self._places or self._counts.get(address, 0) >= _GUESSES
 
-    def let_through(self, address: str) -> bool:
-        """Say whether one more of an address may be looked at, and count it.
+    def take_place(self, address: str) -> bool:
+        """Say whether one more request of an address may be looked at, and count it.
 
         A refusal is counted only when it is found: until the first ones are, whoever goes on guessing
         on many connections would be looked at on all of them.
         """
         with self._lock:
             self._turn()
-            seen = self._let_through.get(address, 0)
+            seen = self._places.get(address, 0)
             if max(seen, self._counts.get(address, 0)) >= _GUESSES:
                 return False
-            if address in self._let_through:
-                self._let_through[address] = seen + 1
+            if address in self._places:
+                self._places[address] = seen + 1
             return True
 
     def add(self, address: str) -> None:
@@ -127,7 +127,7 @@ class Guesses:
         second = int(self._clock.monotonic())
         if second != self._second:
             counts = self._counts if second == self._second + 1 else {}
-            self._let_through = {each: 0 for each, many in counts.items() if many >= _GUESSES}
+            self._places = {each: 0 for each, many in counts.items() if many >= _GUESSES}
             self._second, self._counts = second, {}
 
 
@@ -250,12 +250,12 @@ class Gate:
 
         Who shows a token that is known is let through, whoever else guesses behind their address.
         """
-        if self.rules is None or not self._guesses.go_on(address):
+        if self.rules is None or not self._guesses.were_too_many_lately(address):
             return False
         shown = [value for name, value in headers if name in _SECRETS]
         if not shown or any(self._is_known(value, self.rules) for value in shown):
             return False
-        if self._guesses.let_through(address):
+        if self._guesses.take_place(address):
             return False
         self._guesses.add(address)
         self._count(address, TOO_MANY)

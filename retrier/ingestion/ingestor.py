@@ -202,7 +202,7 @@ def describe_delivery_limit(limit: DeliveryLimit, *, dead_letters: bool | None) 
 FIRST_TIMEOUT = 0.05
 """Seconds that the first turn waits for messages: a queue that has none is ready at once.
 
-Messages may be on their way for longer. So what this look does not find is not said to be missing.
+Messages may be on their way for longer. So this look does not say that the queue is empty.
 """
 RECEIVE_TIMEOUT = 1.0
 """Seconds to wait on an empty queue before the stop event is checked again."""

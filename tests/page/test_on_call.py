@@ -48,7 +48,7 @@ def on_call(site: Site, browser: Browser, request: pytest.FixtureRequest) -> Ite
     with ExitStack() as stack:
         running: Running = stack.enter_context(run_on(site))
         night = begin(site, running.http, request.param)
-        # The page counts once a second; which groups are new since it was opened is another story.
+        # The page counts once a second: the list of groups may be empty until it has.
         wait_until(lambda: shows_all(running.http.get("/groups").text), DEADLINE, "it is counted")
         open_screen = stack.enter_context(opening(browser, running))
         yield OnCall(open_screen(), night)
