@@ -1,7 +1,6 @@
 """Real service processes that start quickly: forked from one that has imported everything."""
 
 import json
-import multiprocessing
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,18 +8,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tests.support.forking import FORKING
 from tests.support.service import STOP_DEADLINE, Host, Service
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    [
-        "pytest",
-        "retrier.cli",
-        "retrier.app.service",
-        "tests.support.forked_service",
-        "tests.support.warm_start",
-    ]
-)
 
 
 def run_service(config: str, environ: Mapping[str, str], roles: tuple[str, ...], log: str) -> None:
@@ -70,7 +59,7 @@ class ForkedService(Service):
         self, config: Path, environ: Mapping[str, str], roles: tuple[str, ...], log: Path
     ) -> None:
         self.log = log
-        child = _CONTEXT.Process(
+        child = FORKING.Process(
             target=run_service, args=(str(config), dict(environ), roles, str(log)), daemon=True
         )
         child.start()

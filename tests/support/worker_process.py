@@ -7,7 +7,6 @@ and each end, is a line of the file `told`; so is each crash count above 0 that 
 
 import json
 import logging
-import multiprocessing
 import os
 import signal
 import sys
@@ -18,11 +17,10 @@ from threading import Event
 from typing import Any
 
 from retrier.worker import Message, Worker
+from tests.support.forking import FORKING
 from tests.support.waiting import wait_until
 
 DEADLINE = 20.0
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["pytest", "pydantic", "tests.support.worker_preloaded"])
 
 
 def run_worker(url: str, queue: str, told: str, log: str, options: Mapping[str, Any]) -> None:
@@ -123,7 +121,7 @@ class WorkerProcesses:
 
     def start(self) -> ForkServerProcess:
         """Start one."""
-        process = _CONTEXT.Process(target=run_worker, args=self._arguments, daemon=True)
+        process = FORKING.Process(target=run_worker, args=self._arguments, daemon=True)
         process.start()
         self._all.append(process)
         return process
