@@ -8,11 +8,21 @@ import pytest
 from tests.kills.scenes import Scene
 from tests.kills.sites import COMBINATIONS, ON_SQS, Combination
 
+EACH = 3
+"""Of the crash points that the short form has already, one of so many is in it once more."""
 
-def everywhere(cases: Sequence[Any], *, first: int = 0, besides: Collection[str] = ()) -> list[Any]:
+
+def everywhere(
+    cases: Sequence[Any],
+    *,
+    first: int = 0,
+    besides: Collection[str] = (),
+    covered: Collection[str] = (),
+) -> list[Any]:
     """Return every case on every combination; one of each belongs to the short form, too.
 
-    `first` is the combination with which the turns begin, `besides` are brokers that are left out.
+    `first` is the combination with which the turns begin, `besides` are brokers that are left out,
+    `covered` are crash points that another table has in the short form.
     """
     return [
         pytest.param(
@@ -22,13 +32,19 @@ def everywhere(cases: Sequence[Any], *, first: int = 0, besides: Collection[str]
             marks=[
                 *combination.marks,
                 pytest.mark.kills,
-                *_short(number + first, turn, len(possible)),
+                *([pytest.mark.short] if is_short and is_its_turn else []),
             ],
         )
         for number, case in enumerate(cases)
+        for is_short in [number % EACH == 0 or _point_of(case) not in covered]
         for possible in [_find_possible(case, besides)]
         for turn, combination in enumerate(possible)
+        for is_its_turn in [(number + first) % len(possible) == turn]
     ]
+
+
+def _point_of(case: object) -> str:
+    return case.point if isinstance(case, Scene) else str(case)
 
 
 def _find_possible(case: object, besides: Collection[str]) -> list[Combination]:
@@ -36,7 +52,3 @@ def _find_possible(case: object, besides: Collection[str]) -> list[Combination]:
     in_order = isinstance(case, Scene) and case.in_order
     left_out = {*besides, *(ON_SQS if in_order else ())}
     return [each for each in COMBINATIONS if each.broker not in left_out]
-
-
-def _short(number: int, turn: int, turns: int) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.short] if number % turns == turn else []

@@ -55,7 +55,9 @@ def patched(message_id: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("combination", "scene"), everywhere(PATCHING, first=2), indirect=["combination"]
+    ("combination", "scene"),
+    everywhere(PATCHING, first=2, covered=POINTS),
+    indirect=["combination"],
 )
 def test_each_copy_is_what_the_patch_makes_and_what_it_cannot_make_is_never_sent(
     scene: Scene, place: Place, tally: Tally, admitted: dict[str, str]
