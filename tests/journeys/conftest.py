@@ -87,6 +87,8 @@ def kind(request: pytest.FixtureRequest) -> str:
 
     Classic queues only with `-m kills`: what differs between the two types is the transport's, and
     its contract is held on both.
+
+    Of the other two most journeys have one each time, always the same: tests/support/turns.py.
     """
     return str(request.param)
 

@@ -8,8 +8,6 @@ import multiprocessing
 
 PRELOADED = (
     "pytest",
-    "pydantic",
-    "retrier.cli",
     "retrier.app.service",
     "tests.support.forked_service",
     "tests.support.worker_process",

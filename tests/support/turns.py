@@ -34,7 +34,7 @@ JOURNEYS_ON_BOTH = tuple(
     f"tests/journeys/test_when_{each}"
     for each in ("an_operation_is_stopped", "messages_are_a_stream", "messages_failed_are_retried")
 )
-"""The main job, its order, and its end by a person."""
+"""The main job, the order of streams, and how an operation is stopped: both run each time."""
 
 
 def is_its_turn(item: pytest.Item) -> bool:
