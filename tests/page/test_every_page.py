@@ -58,7 +58,7 @@ def visit(screen: Screen, path: str, themes: Sequence[str]) -> Visit:
     screen.wait_live()
     screen.page.remove_listener("response", weigh)
     violations, wider = [], 0
-    for theme, width in ((theme, width) for theme in themes for width in LOOKS[theme]):
+    for theme, width in ((each, width) for each in themes for width in LOOKS[each]):
         screen.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
         screen.page.set_viewport_size({"width": width, "height": 900})
         violations += [f"{theme}, {width}: {each}" for each in screen.find_violations()]
