@@ -164,14 +164,23 @@ class GroupCount:
 
 
 _RECORDED = (
-    select(func.min(causes.c.created_at))
-    .join_from(causes, cause_groups, members.cause_id == causes.c.cause_id)
+    select(
+        func.min(
+            select(causes.c.created_at)
+            .where(causes.c.cause_id == members.cause_id)
+            .correlate(cause_groups)
+            .scalar_subquery()
+        )
+    )
     .where(members.group_id == groups.group_id)
     .correlate(failure_groups)
     .scalar_subquery()
     .label("recorded")
 )
-"""When the first failure of a group was recorded. Causes stay when their messages are deleted."""
+"""When the first failure of a group was recorded. Causes stay when their messages are deleted.
+
+Each cause is found by its key: of a join, the database might read all causes for each group.
+"""
 
 
 @reading
@@ -228,6 +237,7 @@ def _count(
         .join(counts.group_id.table, counts.group_id == groups.group_id)
         .order_by(counts.last.desc(), groups.group_id)
     )
+    tx.sql.read_once_in_joins(tx.conn)
     return tuple(_group_count(dict(row)) for row in tx.execute(query).mappings())
 
 

@@ -123,6 +123,7 @@ _WRITERS = text(
     "(SELECT oid FROM pg_database WHERE datname = current_database())"
 )
 _BY_INDEX = text(f"SELECT {_NO_SCANS}")
+_READ_ONCE = text("SELECT set_config('enable_nestloop', 'off', true)")
 _PLAN_ONCE = text(f"SELECT set_config('plan_cache_mode', 'force_generic_plan', true), {_NO_SCANS}")
 _PLAN_EACH = text(f"SELECT set_config('plan_cache_mode', '{PLANS}', true)")
 _FEW = 10
@@ -229,6 +230,14 @@ class PostgresDialect(SqlDialect):
         The planner may choose them when a table has grown since its statistics were made.
         """
         conn.execute(_BY_INDEX)
+
+    def read_once_in_joins(self, conn: Connection) -> None:
+        """Forbid loops over one side of a join for each row of the other.
+
+        A table that was empty when the server looked at it last has one row, the planner assumes until
+        the server looks again, a minute later or more. It then counts a table anew for each row.
+        """
+        conn.execute(_READ_ONCE)
 
     def beside(self, rows: FromClause, query: Select[Any]) -> tuple[FromClause, Columns]:
         """Join it with LATERAL."""

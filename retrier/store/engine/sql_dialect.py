@@ -378,6 +378,10 @@ class SqlDialect(ABC):
         """Make the rest of this transaction read rows by an index, so in the order of its keys."""
 
     @abstractmethod
+    def read_once_in_joins(self, conn: Connection) -> None:
+        """Make the rest of this transaction read each side of a join once, and not for each row."""
+
+    @abstractmethod
     def beside(self, rows: FromClause, query: Select[Any]) -> tuple[FromClause, Columns]:
         """Join to each row what a query of one table finds that is correlated with it.
 
