@@ -109,7 +109,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave two thirds of some tests on PostgreSQL to `pytest -m kills` (tests/support/turns.py).
+    """Leave most of some tests on PostgreSQL to `pytest -m kills` (tests/support/turns.py).
 
     What builds the site begins: at the end of a run three processes would wait for the fourth. Then,
     in the same process, so that it is made once, come the tests of the service that is looked at.
