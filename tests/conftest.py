@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib import import_module
-from itertools import zip_longest
 from pathlib import Path
 from shutil import copyfile, disk_usage
 from typing import Any
@@ -42,9 +41,6 @@ WORKERS = 4
 APART = ("waits", "alone")
 """Marks of the few tests that measure time."""
 
-WAITERS = 5
-"""Processes of `-m waits`, which do next to nothing."""
-
 BEGINS = "test_site.py"
 """The file whose first test takes half a minute, for which its others wait in whichever process."""
 
@@ -70,8 +66,8 @@ at everything that the page has loaded, which never is garbage.
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Spread the plain `pytest` and `-m waits`; what is asked for by name or another mark is not."""
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    processes = WORKERS if is_plain(config) else WAITERS if config.option.markexpr == "waits" else 0
-    return processes if everything else 0
+    spread = is_plain(config) or config.option.markexpr == "waits"
+    return WORKERS if everything and spread else 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -108,8 +104,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave most of some tests on PostgreSQL to `pytest -m kills` (tests/support/turns.py).
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave two thirds of some tests on PostgreSQL to `pytest -m kills` (tests/support/turns.py).
 
     What builds the site begins: at the end of a run three processes would wait for the fourth. Then,
     in the same process, so that it is made once, come the tests of the service that is looked at.
@@ -117,27 +113,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in left_out(items):
         item.add_marker(pytest.mark.kills)
     items.sort(key=lambda item: (item.path.name != BEGINS, LOOKED_AT not in fixtures_of(item)))
-    if config.option.markexpr == "waits":
-        items[:] = in_pairs([item for item in items if item.get_closest_marker("waits")])
 
 
 def fixtures_of(item: pytest.Item) -> Sequence[str]:
     """Return the names of its fixtures."""
     return item.fixturenames if isinstance(item, pytest.Function) else ()
-
-
-def in_pairs(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Order what waits so that who takes two of them takes a long one and a short one."""
-    ordered = sorted(items, key=seconds_of, reverse=True)
-    half = (len(ordered) + 1) // 2
-    pairs = zip_longest(ordered[:half], reversed(ordered[half:]))
-    return [each for pair in pairs for each in pair if each is not None]
-
-
-def seconds_of(item: pytest.Item) -> float:
-    """Return how long it waits, as its mark says; all run, whatever it says."""
-    mark = item.get_closest_marker("waits")
-    return float(mark.args[0]) if mark and mark.args else 0.0
 
 
 @pytest.hookimpl(wrapper=True)

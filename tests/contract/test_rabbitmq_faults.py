@@ -101,7 +101,7 @@ def test_a_line_that_lay_idle_is_replaced_before_it_is_trusted(
     publisher.close()
 
 
-@pytest.mark.waits(4)
+@pytest.mark.waits
 def test_a_line_that_is_kept_alive_is_trusted_after_many_heartbeats(
     proxy: TcpProxy, classic_queue: str
 ) -> None:
@@ -157,7 +157,7 @@ def test_a_frozen_broker_is_given_up_by_its_heartbeats(proxy: TcpProxy, classic_
     assert "heartbeats" in outcome.reason
 
 
-@pytest.mark.waits(2)
+@pytest.mark.waits
 def test_calls_waiting_while_it_waits_at_least_once_a_second(
     proxy: TcpProxy, publisher: RabbitMQPublisher, classic_queue: str
 ) -> None:
@@ -350,7 +350,7 @@ def test_a_consumer_of_a_frozen_broker_gives_up_by_its_heartbeats(
         consumer.receive(1, 10)
 
 
-@pytest.mark.waits(1)
+@pytest.mark.waits
 def test_closing_does_not_wait_for_a_frozen_broker(proxy: TcpProxy, classic_queue: str) -> None:
     transport = transport_at(proxy.url)
     opened = [transport.publisher(), transport.consumer(classic_queue, 1), transport.queues()]

@@ -38,7 +38,7 @@ def offset(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-@pytest.mark.waits(9)
+@pytest.mark.waits
 def test_retries_and_takeover_are_as_ever(site: Site, offset: int) -> None:
     # Given a leader and a standby whose clocks are ten minutes apart
     site.host.configure("processor", lease=f"{LEASE}s")

@@ -181,7 +181,7 @@ def test_what_waits_is_sent_though_no_log_queue_is_set_any_more(site: Site, log:
     assert set(log.ids(COUNT).values()) == {1}
 
 
-@pytest.mark.waits(23)
+@pytest.mark.waits
 @ONE_IS_ENOUGH
 def test_a_stop_does_not_wait_for_a_broker_that_is_frozen(
     site: Site, log: Log, amqp_url: str

@@ -34,7 +34,7 @@ def write(site: Site, policies: Any) -> None:
     site.host.config.write_text(yaml.safe_dump(settings | {"policies": policies}))
 
 
-@pytest.mark.waits(16)
+@pytest.mark.waits
 @pytest.mark.parametrize("kind", ["embedded"], indirect=True)
 def test_a_changed_file_is_in_force_within_5_seconds(site: Site) -> None:
     write(site, {"rules": [{"name": "first", "match": {}, "preset": "outbox"}]})

@@ -83,7 +83,7 @@ def p99(values: list[float]) -> float:
     return quantiles(values, n=100, method="inclusive")[98]
 
 
-@pytest.mark.waits(14)
+@pytest.mark.waits
 @pytest.mark.parametrize("kind", ["embedded", CLASSIC])
 def test_a_message_is_sent_in_time_while_nothing_else_is_to_be_done(
     site: Site, db: Database

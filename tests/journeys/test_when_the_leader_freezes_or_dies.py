@@ -141,7 +141,7 @@ def test_work_that_comes_after_the_takeover_is_not_held_up_by_the_frozen_one(sit
     wait_until(lambda: site.count(COMPLETED) == 2, TAKEN_OVER, "the other one goes on")
 
 
-@pytest.mark.waits(15)
+@pytest.mark.waits
 def test_a_leader_killed_on_another_host_is_replaced_within_the_lease(site: Site) -> None:
     pair = start_pair(site, freeze_at="forwarding.published:2")
     retry_all(site, pair.standby)
