@@ -33,6 +33,9 @@ class Visit:
 
 LOOKS = {"dark": (1440, 1024), "light": (768, 360)}
 """The widths of the window in which each page is looked at, by theme."""
+IS_DARK = """() => Math.max(
+  ...getComputedStyle(document.body).backgroundColor.match(/[0-9.]+/g).slice(0, 3).map(Number)
+) < 64"""
 
 
 def visit_all(
@@ -61,6 +64,7 @@ def visit(screen: Screen, path: str, themes: Sequence[str]) -> Visit:
     for theme, width in ((each, width) for each in themes for width in LOOKS[each]):
         screen.page.emulate_media(color_scheme=theme)  # type: ignore[arg-type]
         screen.page.set_viewport_size({"width": width, "height": 900})
+        assert screen.page.evaluate(IS_DARK) == (theme == "dark"), path
         violations += [f"{theme}, {width}: {each}" for each in screen.find_violations()]
         wider = max(
             wider, screen.page.evaluate("document.documentElement.scrollWidth - innerWidth")
