@@ -218,9 +218,9 @@ def _count(
             func.max(by_cause.c.last).label("last"),
         )
         .join_from(by_cause, cause_groups, members.cause_id == by_cause.c.cause_id)
-        .where(
-            members.group_id.in_(select(groups.group_id).where(*_of_classifier(classifier, title)))
-        )
+        # A join: of a list of ids, SQLite would try each for each cause.
+        .join(failure_groups, groups.group_id == members.group_id)
+        .where(*_of_classifier(classifier, title))
         .group_by(members.group_id)
         .subquery()
         .c

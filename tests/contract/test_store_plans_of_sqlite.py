@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
 from retrier.store.archive_lists import find_first
 from retrier.store.engine.database import Database
+from retrier.store.groups import count_groups
 from retrier.store.holds import is_any_strict
 from retrier.store.upgrade import upgrade_schema
 from tests.contract.test_store_migrations import take_2011_back
@@ -76,6 +78,18 @@ def test_whether_any_message_is_strict_is_asked_of_an_index(bench: Bench) -> Non
         bench.db.read(is_any_strict)
 
     assert "ix_failed_messages_strict" in str(made)
+
+
+def test_groups_of_a_cause_are_found_by_the_cause_alone(bench: Bench) -> None:
+    bench.fail(3)
+
+    with plans(bench.db) as told:
+        count_groups(bench.db, CLASSIFIERS[0])
+
+    # Else each group that there is would be tried for each cause.
+    (plan,) = told
+    assert [step for step in plan if "(cause_id=?)" in step] != []
+    assert [step for step in plan if "cause_id=? AND group_id=?" in step] == []
 
 
 def test_an_archive_reads_its_chunks_in_the_order_of_a_key(bench: Bench) -> None:

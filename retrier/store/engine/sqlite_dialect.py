@@ -242,7 +242,7 @@ class SqliteDialect(SqlDialect):
         """Do nothing: with one writer no lock order matters, and SQLite uses indexes anyway."""
 
     def read_once_in_joins(self, conn: Connection) -> None:
-        """Do nothing: SQLite keeps what a part of a query has found, and was told what to assume."""
+        """Do nothing: SQLite keeps the counts that a join needs, and was told what to assume."""
 
     def beside(self, rows: FromClause, query: Select[Any]) -> tuple[FromClause, Columns]:
         """Find them by their keys: SQLite has no LATERAL."""
